@@ -1,0 +1,82 @@
+"""One tool call on its way through the chain: the context going in, the result coming back."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel
+
+from roundturn.tool import ToolResult, ToolSpec
+
+Status = Literal["completed", "denied", "suspended"]
+
+
+@dataclass(frozen=True)
+class SessionRef:
+    """Whose call it is: ids and names only, never a live object (M-06)."""
+
+    session: str
+    turn: str
+    run: str
+    agent: str
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What every middleware sees (M-06); change it with `with_` and pass the copy to `next`.
+
+    `arguments` is what the model sent, parsed; `arguments_error` says why it could not be parsed.
+    `parsed` is the validated input model, set by the validation layer. `grant` is the approval id that a
+    person's yes left behind. `attempt` names this very try, unique over processes.
+    """
+
+    tool_call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    session: SessionRef
+    workdir: Path
+    visible_tool_names: tuple[str, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    arguments_error: str = ""
+    spec: ToolSpec | None = None
+    parsed: BaseModel | None = None
+    read_only: bool = False
+    grant: str | None = None
+    attempt: str = ""
+
+    def with_(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+
+class ToolExecutionResult(BaseModel, frozen=True):
+    """What the chain returns: one of three statuses, built only by the factories (M-07)."""
+
+    status: Status
+    result: ToolResult
+    metadata: dict[str, Any] = {}
+
+    @classmethod
+    def completed(cls, result: ToolResult, **metadata: Any) -> "ToolExecutionResult":
+        return cls(status="completed", result=result, metadata=metadata)
+
+    @classmethod
+    def failed(cls, message: str, error_type: str, **metadata: Any) -> "ToolExecutionResult":
+        """The tool was meant to run and did not succeed: completed, with an error for the model."""
+        return cls.completed(ToolResult(output=message, is_error=True), error_type=error_type, **metadata)
+
+    @classmethod
+    def denied(cls, message: str, error_type: str, **metadata: Any) -> "ToolExecutionResult":
+        """Refused before the tool: the model reads why and goes on (M-08)."""
+        return cls(status="denied", result=ToolResult(output=message, is_error=True),
+                   metadata={"error_type": error_type, **metadata})
+
+    @classmethod
+    def suspended(cls, approval: str, **metadata: Any) -> "ToolExecutionResult":
+        """Waits for a person; the turn pauses and calls again with the grant (M-09)."""
+        return cls(status="suspended", result=ToolResult(output=""), metadata={"approval_id": approval, **metadata})
+
+
+Next = Callable[[CallContext], Awaitable[ToolExecutionResult]]
+Middleware = Callable[[CallContext, Next], Awaitable[ToolExecutionResult]]

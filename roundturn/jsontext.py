@@ -1,0 +1,111 @@
+"""Text and JSON from tools and models become what every store, wire and digest can hold (P08, P19, P31)."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rfc8785
+
+SAFE_INTEGER = 2**53 - 1  # RFC 8785 section 3.2.2.3: beyond this a double loses digits
+MAX_DEPTH = 64  # deeper nesting than any tool needs; json itself gives up near 1,000
+
+
+class NotJson(ValueError):
+    """The text is not a JSON object, or holds what strict JSON has no word for."""
+
+
+def clean_text(text: str) -> str:
+    """Without NUL (PostgreSQL refuses it) and without lone surrogates (UTF-8 has none): both become U+FFFD."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_json(value: Any, depth: int = 0) -> Any:
+    """A copy that is strict JSON with clean text. Raises `NotJson` naming the first value that is not."""
+    if depth > MAX_DEPTH:
+        raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise NotJson(f"{value} is not a JSON number")
+        return value
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise NotJson("an object key is not a string")
+        return {clean_text(key): clean_json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [clean_json(item, depth + 1) for item in value]
+    raise NotJson(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The object that the model sent as arguments; strict, never repaired, never `{}` in place of garbage (P06).
+
+    Raises `NotJson` with the place of the fault.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeats)
+    except RecursionError:
+        raise NotJson(f"nested deeper than {MAX_DEPTH} levels") from None
+    except json.JSONDecodeError as fault:
+        raise NotJson(f"{fault.msg} at character {fault.pos}") from None
+    except NotJson:
+        raise
+    except ValueError as fault:  # an integer of more digits than Python converts
+        raise NotJson(str(fault)) from None
+    if not isinstance(value, dict):
+        raise NotJson(f"expected an object, got {type(value).__name__}")
+    cleaned: dict[str, Any] = clean_json(value)
+    return cleaned
+
+
+def _refuse_constant(name: str) -> Any:
+    raise NotJson(f"{name} is not a JSON number")
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotJson("a key is given twice")
+    return found
+
+
+def dump(value: Any) -> str:
+    """Compact JSON in the order given; the input must be clean."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 in hex over canonical JSON (RFC 8785); integers beyond 2^53 count as strings (design section 2)."""
+    return hashlib.sha256(rfc8785.dumps(_narrow_integers(value))).hexdigest()
+
+
+def _narrow_integers(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= SAFE_INTEGER else str(value)
+    if isinstance(value, dict):
+        return {key: _narrow_integers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_narrow_integers(item) for item in value]
+    return value
+
+
+def cut(text: str, budget_bytes: int) -> str:
+    """Head and tail of `text` with a marker that counts what is missing, at most `budget_bytes` of UTF-8 (P27)."""
+    raw = text.encode()
+    if len(raw) <= budget_bytes:
+        return text
+    marker = f"\n[... {len(raw)} bytes in all, the middle is cut ...]\n"
+    room = max(budget_bytes - len(marker), 0)
+    head, tail = raw[: room - room // 3], raw[len(raw) - room // 3 :]
+    return head.decode(errors="ignore") + marker + tail.decode(errors="ignore")

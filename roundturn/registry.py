@@ -1,0 +1,84 @@
+"""The tools by name and the one chain around them; every call goes through `execute` (M-04, M-10)."""
+
+import difflib
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
+from roundturn.errors import AuthorError, ToolFailed
+from roundturn.tool import BaseTool, ToolContext, ToolSpec
+
+NEAR_NAMES = 5
+
+
+class ToolRegistry:
+    """Built once at worker start, read-only afterwards."""
+
+    def __init__(self, tool_context: Any = None) -> None:
+        self._tools: dict[str, BaseTool] = {}
+        self._specs: dict[str, ToolSpec] = {}
+        self._middleware: list[Middleware] = []
+        self._tool_context = tool_context or (lambda ctx: ToolContext(ctx.workdir, ctx.tool_call_id))
+
+    def register(self, tool: BaseTool) -> None:
+        """Raises `AuthorError` for a name that is taken: no tool shadows another (P28)."""
+        spec = tool.spec()
+        if spec.name in self._tools:
+            taken = type(self._tools[spec.name]).__name__
+            raise AuthorError(f"tool name {spec.name} is taken by {taken}", f"rename {type(tool).__name__}")
+        self._tools[spec.name] = tool
+        self._specs[spec.name] = spec
+
+    def get(self, name: str) -> BaseTool | None:
+        return self._tools.get(name)
+
+    def spec(self, name: str) -> ToolSpec | None:
+        return self._specs.get(name)
+
+    def specs(self) -> list[ToolSpec]:
+        """In order of registration, the same in every process (P92)."""
+        return list(self._specs.values())
+
+    def to_api_schema(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """`{name, description, input_schema}` of each tool, generated from its input model (T-03)."""
+        wanted = self._specs if names is None else [name for name in self._specs if name in set(names)]
+        return [
+            {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            for spec in (self._specs[name] for name in wanted)
+        ]
+
+    def use(self, middleware: Middleware) -> None:
+        """Appends a layer: first registered is entered first and left last (M-03)."""
+        self._middleware.append(middleware)
+
+    @property
+    def chain(self) -> list[str]:
+        return [getattr(layer, "__name__", type(layer).__name__.lower()) for layer in self._middleware]
+
+    async def execute(self, ctx: CallContext) -> ToolExecutionResult:
+        """Runs the chain around the tool; without middleware, the tool's own result as `completed`."""
+        run: Next = self._terminal
+        for layer in reversed(self._middleware):
+            run = partial(_enter, layer, run)
+        return await run(ctx)
+
+    async def _terminal(self, ctx: CallContext) -> ToolExecutionResult:
+        tool = self.get(ctx.tool_name)
+        if tool is None:
+            raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
+        arguments = ctx.parsed if ctx.parsed is not None else tool.input_model.model_validate(ctx.arguments)
+        return ToolExecutionResult.completed(await tool.execute(arguments, self._tool_context(ctx)))
+
+
+async def _enter(layer: Middleware, run: Next, ctx: CallContext) -> ToolExecutionResult:
+    return await layer(ctx, run)
+
+
+def unknown_tool(name: str, visible: Iterable[str]) -> ToolFailed:
+    """What the model reads when it invents a tool (P12): near names first, bounded, nothing raw."""
+    known = sorted(visible)
+    near = difflib.get_close_matches(name, known, NEAR_NAMES, 0.5)
+    printable = "".join(c if c.isprintable() else "?" for c in name[:64])
+    hint = f"did you mean {', '.join(near)}?" if near else f"available: {', '.join(known[:20]) or 'none'}"
+    return ToolFailed(f"There is no tool named {printable!r}; {hint}", "tool_not_found")
