@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
+from roundturn.rules import Decision, RuleContext
 from roundturn.tool import ToolResult, ToolSpec
 
 Status = Literal["completed", "denied", "suspended"]
@@ -28,8 +29,9 @@ class CallContext:
     """What every middleware sees (M-06); change it with `with_` and pass the copy to `next`.
 
     `arguments` is what the model sent, parsed; `arguments_error` says why it could not be parsed.
-    `parsed` is the validated input model, set by the validation layer. `grant` is the approval id that a
-    person's yes left behind. `attempt` names this very try, unique over processes.
+    `parsed` is the validated input, set by the validation layer; `decision` is policy's word, set by that
+    layer. `grant` is the approval id that a person's yes left behind. `attempt` names this very try, unique
+    over processes.
     """
 
     tool_call_id: str
@@ -42,7 +44,8 @@ class CallContext:
     arguments_error: str = ""
     spec: ToolSpec | None = None
     parsed: BaseModel | None = None
-    read_only: bool = False
+    rules: RuleContext | None = None
+    decision: Decision | None = None
     grant: str | None = None
     attempt: str = ""
 
@@ -69,13 +72,18 @@ class ToolExecutionResult(BaseModel, frozen=True):
     @classmethod
     def denied(cls, message: str, error_type: str, **metadata: Any) -> "ToolExecutionResult":
         """Refused before the tool: the model reads why and goes on (M-08)."""
-        return cls(status="denied", result=ToolResult(output=message, is_error=True),
-                   metadata={"error_type": error_type, **metadata})
+        return cls(
+            status="denied",
+            result=ToolResult(output=message, is_error=True),
+            metadata={"error_type": error_type, **metadata},
+        )
 
     @classmethod
     def suspended(cls, approval: str, **metadata: Any) -> "ToolExecutionResult":
         """Waits for a person; the turn pauses and calls again with the grant (M-09)."""
-        return cls(status="suspended", result=ToolResult(output=""), metadata={"approval_id": approval, **metadata})
+        return cls(
+            status="suspended", result=ToolResult(output=""), metadata={"approval_id": approval, **metadata}
+        )
 
 
 Next = Callable[[CallContext], Awaitable[ToolExecutionResult]]

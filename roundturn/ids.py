@@ -71,3 +71,8 @@ class CallPosition:
 def session_of(turn: str) -> str:
     """The session of a turn id (or of a run id, which is a turn id)."""
     return turn.rsplit("/", 1)[0]
+
+
+def printable(name: str) -> str:
+    """A name that somebody else chose, fit for logs and screens: bounded, no control characters (P12)."""
+    return "".join(c if c.isprintable() else "?" for c in name[:64])

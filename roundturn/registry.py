@@ -1,12 +1,14 @@
 """The tools by name and the one chain around them; every call goes through `execute` (M-04, M-10)."""
 
+import asyncio
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
+from roundturn.ids import printable
 from roundturn.tool import BaseTool, ToolContext, ToolSpec
 
 NEAR_NAMES = 5
@@ -15,7 +17,7 @@ NEAR_NAMES = 5
 class ToolRegistry:
     """Built once at worker start, read-only afterwards."""
 
-    def __init__(self, tool_context: Any = None) -> None:
+    def __init__(self, tool_context: Callable[[CallContext], ToolContext] | None = None) -> None:
         self._tools: dict[str, BaseTool] = {}
         self._specs: dict[str, ToolSpec] = {}
         self._middleware: list[Middleware] = []
@@ -68,7 +70,16 @@ class ToolRegistry:
         if tool is None:
             raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
         arguments = ctx.parsed if ctx.parsed is not None else tool.input_model.model_validate(ctx.arguments)
-        return ToolExecutionResult.completed(await tool.execute(arguments, self._tool_context(ctx)))
+        limit_s = self._specs[tool.name].limit_s
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                return ToolExecutionResult.completed(await tool.execute(arguments, self._tool_context(ctx)))
+        except TimeoutError:
+            if not limit.expired():  # the tool's own, not ours
+                raise
+            raise ToolFailed(
+                f"{tool.name} was ended after its limit of {limit_s:g} s", "tool_timeout"
+            ) from None
 
 
 async def _enter(layer: Middleware, run: Next, ctx: CallContext) -> ToolExecutionResult:
@@ -79,6 +90,5 @@ def unknown_tool(name: str, visible: Iterable[str]) -> ToolFailed:
     """What the model reads when it invents a tool (P12): near names first, bounded, nothing raw."""
     known = sorted(visible)
     near = difflib.get_close_matches(name, known, NEAR_NAMES, 0.5)
-    printable = "".join(c if c.isprintable() else "?" for c in name[:64])
     hint = f"did you mean {', '.join(near)}?" if near else f"available: {', '.join(known[:20]) or 'none'}"
-    return ToolFailed(f"There is no tool named {printable!r}; {hint}", "tool_not_found")
+    return ToolFailed(f"There is no tool named {printable(name)!r}; {hint}", "tool_not_found")

@@ -91,8 +91,10 @@ class BaseTool(ABC):
             if not getattr(self, attribute, None):
                 raise AuthorError(f"tool {who} has no {attribute}", f"set `{attribute}` on the class {who}")
         if not NAME_PATTERN.match(self.name):
-            raise AuthorError(f"tool name {self.name!r} of {who} is not accepted by model APIs",
-                              f"use a name that matches {NAME_PATTERN.pattern}")
+            raise AuthorError(
+                f"tool name {self.name!r} of {who} is not accepted by model APIs",
+                f"use a name that matches {NAME_PATTERN.pattern}",
+            )
         if self.brief and self.effect is not Effect.PURE:
             raise AuthorError(f"tool {self.name} is brief but not pure", "only pure tools may be brief")
         return ToolSpec(

@@ -1,0 +1,46 @@
+"""The SQL store: all ports over one database, opened here and nowhere else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from roundturn.errors import ConfigurationError
+from roundturn.store import Store
+from roundturn.stores.approvals import SqlApprovals
+from roundturn.stores.blobs import DirectoryBlobs
+from roundturn.stores.engine import Database
+from roundturn.stores.inbox import SqlInbox
+from roundturn.stores.journal import SqlJournal
+from roundturn.stores.ledger import SqlLedger
+from roundturn.stores.migrations import current, head
+from roundturn.stores.sessions import SqlSessions
+from roundturn.stores.transcript import SqlTranscript
+from roundturn.stores.turns import SqlTurns
+
+
+@asynccontextmanager
+async def open_store(url: str, blobs: Path, busy_s: float) -> AsyncIterator[Store]:
+    """The store at `url` (SQLAlchemy, an async driver). Raises `ConfigurationError` unless it is migrated."""
+    database = Database(url, busy_s)
+    try:
+        if (found := await current(database)) != head():
+            raise ConfigurationError(
+                f"the store is at version {found or 'none'}, this program needs {head()}",
+                "run: roundturn db upgrade",
+            )
+        yield ports(database, blobs)
+    finally:
+        await database.close()
+
+
+def ports(database: Database, blobs: Path) -> Store:
+    return Store(
+        sessions=SqlSessions(database),
+        inbox=SqlInbox(database),
+        turns=SqlTurns(database),
+        transcript=SqlTranscript(database),
+        ledger=SqlLedger(database),
+        approvals=SqlApprovals(database),
+        journal=SqlJournal(database),
+        blobs=DirectoryBlobs(blobs),
+    )

@@ -1,0 +1,81 @@
+"""Short SQL for a Session: what is next, and what to do when a turn's workflow cannot be started or is gone."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+from temporalio import activity
+
+from activities.failures import translated
+from roundturn.agent import Snapshot
+from roundturn.errors import ConfigurationError, RoundturnError
+from roundturn.store import Store
+
+STARTS_BEFORE_GIVING_UP = 3
+
+
+class CallOptions(BaseModel, frozen=True):
+    """Operator's numbers that shape a turn's activities; recorded in history, so that a replay sees the same."""
+
+    tools_queue: str
+    heartbeat_s: float
+    model_limit_s: float
+    model_attempts: int
+
+
+class TakenItem(BaseModel, frozen=True):
+    """The turn to run next; ids and numbers only."""
+
+    turn: str
+    agent: str
+    max_steps: int
+    options: CallOptions
+
+
+class InboxActivities:
+    """`freeze` builds the snapshot of an agent by name; raises `ConfigurationError` when there is none."""
+
+    def __init__(self, store: Store, freeze: Callable[[str], Snapshot], options: CallOptions) -> None:
+        self._store = store
+        self._freeze = freeze
+        self._options = options
+
+    @activity.defn
+    async def next_inbox_item(self, session: str) -> TakenItem | None:
+        """Repeated, it gives the same row until that turn has ended (*at least once*)."""
+        try:
+            while (taken := await self._store.inbox.take(session)) is not None:
+                try:
+                    snapshot = await self._snapshot(session)
+                except ConfigurationError as fault:  # this row cannot run; the next may, after a new deploy
+                    await self._store.turns.finish(taken.turn, "failed", fault.detail, 0)
+                    continue
+                return TakenItem(
+                    turn=taken.turn,
+                    agent=snapshot.agent.name,
+                    max_steps=snapshot.max_steps,
+                    options=self._options,
+                )
+        except RoundturnError as fault:
+            raise translated(fault) from fault
+        return None
+
+    async def _snapshot(self, session: str) -> Snapshot:
+        frozen = await self._store.sessions.snapshot(session)
+        if frozen is None:
+            row = await self._store.sessions.read(session)
+            assert row is not None
+            await asyncio.to_thread(Path(row.action_dir).mkdir, parents=True, exist_ok=True)
+            frozen = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
+        return Snapshot.model_validate_json(frozen)
+
+    @activity.defn
+    async def note_failed_start(self, turn: str) -> bool:
+        """Counts a start that Temporal refused; after three the row is settled as failed. True: given up."""
+        try:
+            if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
+                return False
+            return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)
+        except RoundturnError as fault:
+            raise translated(fault) from fault

@@ -1,0 +1,158 @@
+"""One model call: transcript in, reply stored, only its shape returned; a stored reply is never asked for again."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import structlog
+from pydantic import BaseModel
+from temporalio import activity
+
+from activities.failures import translated
+from activities.heartbeat import beating
+from roundturn import ids
+from roundturn.agent import Snapshot
+from roundturn.context import request_messages
+from roundturn.errors import ModelRefused, ModelUnavailable, RoundturnError
+from roundturn.jsontext import NotJson, cut, parse_object
+from roundturn.message import AskedCall, Reply
+from roundturn.model import ModelPort, ModelRequest
+from roundturn.registry import ToolRegistry
+from roundturn.store import FINAL, PlannedCall, Store, StoredReply, insist
+from roundturn.tool import Effect
+
+SHOWN_BYTES = 160
+LONG_WAIT_S = 60.0  # a wait beyond this is the workflow's timer, where a stop can end it (P13)
+REASON_BYTES = 300
+
+TRUNCATED = (
+    "Not run: your reply was cut off at the output limit, so this call may be incomplete. "
+    "Send it again, shorter or in several calls."
+)
+
+
+class ModelStep(BaseModel, frozen=True):
+    turn: str
+    step: int
+
+
+class CallPlan(BaseModel, frozen=True):
+    """What the workflow needs to schedule a call; the rest is in the ledger."""
+
+    id: str
+    tool: str
+    effect: Effect
+    limit_s: float
+    brief: bool
+
+
+class ModelOutcome(BaseModel, frozen=True):
+    """`calls`: run these. `final`: the answer stands. `cut`, `filtered`: it ended short. `refused`: the endpoint
+    will not answer. `limited`: ask again after `wait_s`. `fenced`: the turn may not go on, look why.
+    """
+
+    kind: Literal["calls", "final", "cut", "filtered", "refused", "limited", "fenced"]
+    calls: tuple[CallPlan, ...] = ()
+    reason: str = ""
+    wait_s: float = 0
+
+
+class ModelActivities:
+    """`mask` makes the copy of arguments that people and the journal see; `clock` gives aware UTC times."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: ModelPort,
+        registry: ToolRegistry,
+        mask: Callable[[Any], Any],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._registry = registry
+        self._mask = mask
+        self._clock = clock
+
+    @activity.defn
+    async def call_model(self, at: ModelStep) -> ModelOutcome:
+        """Raises `ApplicationError` for what may pass; everything else is an outcome."""
+        with structlog.contextvars.bound_contextvars(turn=at.turn, step=at.step):
+            try:
+                async with beating():
+                    return await self._call(at)
+            except ModelRefused as fault:
+                return ModelOutcome(kind="refused", reason=cut(f"{fault.kind}: {fault.detail}", REASON_BYTES))
+            except ModelUnavailable as fault:
+                wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
+                if wait_s > LONG_WAIT_S:
+                    return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
+                raise translated(fault) from fault
+            except RoundturnError as fault:
+                raise translated(fault) from fault
+
+    async def _call(self, at: ModelStep) -> ModelOutcome:
+        if (stored := await self._store.transcript.reply(at.turn, at.step)) is not None:
+            return _outcome(stored)
+        turn = await self._store.turns.read(at.turn)
+        if turn is None or turn.state != "running" or turn.stop_origin is not None:
+            return ModelOutcome(kind="fenced")
+        frozen = await self._store.sessions.snapshot(turn.session)
+        assert frozen is not None
+        snapshot = Snapshot.model_validate_json(frozen)
+        heard = await self._store.transcript.read(turn.session, turn.generation)
+        request = ModelRequest(
+            model=snapshot.model,
+            messages=request_messages(snapshot.agent.prompt, heard.entries, heard.results),
+            tools=snapshot.tools,
+        )
+        started = self._clock()
+        reply = await self._model.complete(request)
+        planned = [self._plan(call, reply) for call in reply.calls]
+        # Paid for: it is written however long the store is locked, not asked for again.
+        write = partial(self._store.transcript.store_reply, at.turn, at.step, reply, planned, started)
+        kept = await insist(write, asyncio.sleep)
+        structlog.get_logger().info(
+            "model.replied", finish=reply.finish, calls=len(planned), stored=kept is not None
+        )
+        return ModelOutcome(kind="fenced") if kept is None else _outcome(kept)
+
+    def _plan(self, asked: AskedCall, reply: Reply) -> PlannedCall:
+        """An unknown tool is answered by the chain; it does nothing, so that the answer may come at once."""
+        spec = self._registry.spec(asked.name)
+        return PlannedCall(
+            asked=asked,
+            effect=spec.effect if spec else Effect.PURE,
+            limit_s=spec.limit_s if spec else 1.0,
+            brief=spec.brief if spec else True,
+            shown=self._shown(asked),
+            answer=TRUNCATED if reply.finish == "length" else None,
+        )
+
+    def _shown(self, asked: AskedCall) -> str:
+        try:
+            arguments = self._mask(parse_object(asked.arguments))
+        except NotJson:
+            return "(unreadable arguments)"
+        values = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
+        return cut(" ".join(" ".join(values).split()), SHOWN_BYTES)
+
+
+def _outcome(stored: StoredReply) -> ModelOutcome:
+    reply = stored.reply
+    if reply.calls:
+        return ModelOutcome(
+            kind="calls", calls=tuple(_call_plan(row) for row in stored.calls if row.status not in FINAL)
+        )
+    if reply.finish == "length":
+        return ModelOutcome(kind="cut", reason="the answer was cut off at the model's output limit")
+    if reply.finish == "filtered" or not reply.text.strip():
+        return ModelOutcome(kind="filtered", reason="the model withheld its answer or sent an empty one")
+    return ModelOutcome(kind="final")
+
+
+def _call_plan(row: Any) -> CallPlan:
+    name = ids.printable(row.tool)
+    return CallPlan(id=row.id, tool=name, effect=row.effect, limit_s=row.limit_s, brief=row.brief)

@@ -1,0 +1,133 @@
+"""One tool call: the context is built and the chain is run; nothing else here knows what a tool does (M-10)."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import structlog
+from pydantic import BaseModel
+from temporalio import activity
+
+from activities.failures import shutting_down, translated
+from activities.heartbeat import beating
+from roundturn.agent import Snapshot
+from roundturn.call import CallContext, SessionRef, ToolExecutionResult
+from roundturn.errors import RoundturnError
+from roundturn.jsontext import NotJson, parse_object
+from roundturn.registry import ToolRegistry
+from roundturn.rules import RuleContext
+from roundturn.store import FINAL, CallRow, Store
+from roundturn.tool import Effect
+
+STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
+
+
+class ToolStep(BaseModel, frozen=True):
+    """`grant`: the approval that was decided, on the way back in."""
+
+    call: str
+    grant: str | None = None
+
+
+class ToolOutcome(BaseModel, frozen=True):
+    """The result itself is in the ledger. `suspended`: wait for a person until `expires_at` (RFC 3339)."""
+
+    status: Literal["completed", "denied", "suspended", "fenced"]
+    approval_id: str = ""
+    expires_at: str = ""
+
+
+class ToolActivities:
+    def __init__(self, store: Store, registry: ToolRegistry) -> None:
+        self._store = store
+        self._registry = registry
+
+    @activity.defn
+    async def call_tool(self, step: ToolStep) -> ToolOutcome:
+        """*At least once*: a result that stands is returned, a `once` call is never run a second time."""
+        with structlog.contextvars.bound_contextvars(call=step.call):
+            try:
+                async with beating():
+                    return await self._call(step)
+            except RoundturnError as fault:
+                raise translated(fault) from fault
+
+    async def _call(self, step: ToolStep) -> ToolOutcome:
+        row = await self._store.ledger.read(step.call)
+        assert row is not None, "a call is in the ledger before it is scheduled"
+        if row.status in FINAL:
+            return ToolOutcome(status="denied" if row.status == "denied" else "completed")
+        look = await self._store.turns.look(row.turn)
+        if not look.running or look.stop_origin is not None:
+            return ToolOutcome(status="fenced")
+        ctx = await self._context(row, step.grant)
+        result = await self._uninterrupted(ctx)
+        structlog.get_logger().info(
+            "tool.returned",
+            tool=row.tool[:64],
+            status=result.status,
+            error_type=result.metadata.get("error_type", ""),
+        )
+        return ToolOutcome(
+            status=result.status,
+            approval_id=str(result.metadata.get("approval_id", "")),
+            expires_at=str(result.metadata.get("expires_at", "")),
+        )
+
+    async def _context(self, row: CallRow, grant: str | None) -> CallContext:
+        session = await self._store.sessions.read(row.session)
+        frozen = await self._store.sessions.snapshot(row.session)
+        assert session is not None and frozen is not None
+        snapshot = Snapshot.model_validate_json(frozen)
+        spec = self._registry.spec(row.tool)
+        if spec is not None:  # judged by the stricter of what it was when asked for and what it is now
+            spec = replace(spec, effect=max(spec.effect, row.effect, key=STRICTNESS.__getitem__))
+        try:
+            arguments, fault = parse_object(row.arguments), ""
+        except NotJson as not_json:
+            arguments, fault = {}, str(not_json)
+        return CallContext(
+            tool_call_id=row.id,
+            tool_name=row.tool,
+            arguments=arguments,
+            arguments_error=fault,
+            session=SessionRef(row.session, row.turn, row.turn, snapshot.agent.name, session.generation),
+            workdir=Path(session.action_dir),
+            visible_tool_names=snapshot.visible,
+            spec=spec,
+            rules=RuleContext(snapshot.agent.name, snapshot.agent.tools, snapshot.operator, read_only=False),
+            grant=grant,
+            attempt=uuid.uuid4().hex,
+        )
+
+    async def _uninterrupted(self, ctx: CallContext) -> ToolExecutionResult:
+        """A lost heartbeat does not stop a `once` tool that lives; a stop and a shutdown do, each in its own name."""
+        run = asyncio.create_task(self._registry.execute(ctx))
+        once = ctx.spec is not None and ctx.spec.effect is Effect.ONCE
+        while True:
+            try:
+                return await asyncio.shield(run)
+            except asyncio.CancelledError:
+                if run.cancelled():
+                    raise
+                why = activity.cancellation_details()
+                if once and why is not None and (why.not_found or why.timed_out):
+                    continue
+                await _end(run)
+                if not run.cancelled() and run.exception() is None:
+                    return run.result()  # the chain caught it and said what it knows
+                if why is not None and why.worker_shutdown:
+                    raise shutting_down() from None
+                raise
+
+
+async def _end(run: asyncio.Task[ToolExecutionResult]) -> None:
+    """Cancels and waits; a second cancellation of ours must not leave the tool behind."""
+    run.cancel()
+    while not run.done():
+        try:
+            await asyncio.wait({run})
+        except asyncio.CancelledError:
+            continue

@@ -1,0 +1,105 @@
+"""Short SQL for a Turn: what a wake-up meant, a signalled verdict, an expiry, the end."""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+from pydantic import BaseModel
+from temporalio import activity
+
+from activities.failures import translated
+from roundturn.approval import SignalledVerdict
+from roundturn.errors import RoundturnError
+from roundturn.event import TurnState
+from roundturn.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log = structlog.get_logger()
+
+
+class Look(BaseModel, frozen=True):
+    """`decided`: ids of this turn's approvals that are no longer pending."""
+
+    running: bool
+    stop_origin: str | None
+    decided: tuple[str, ...]
+
+
+class Ending(BaseModel, frozen=True):
+    """How a turn ended; `reason` is one short line."""
+
+    turn: str
+    state: TurnState
+    reason: str
+    steps: int
+
+
+def translating(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await method(*args, **kwargs)
+        except RoundturnError as fault:
+            raise translated(fault) from fault
+
+    return run
+
+
+class TurnActivities:
+    def __init__(self, store: Store, allow_unverified_verdicts: bool) -> None:
+        self._store = store
+        self._allow_unverified = allow_unverified_verdicts
+
+    @activity.defn
+    @translating
+    async def look(self, turn: str) -> Look:
+        seen = await self._store.turns.look(turn)
+        return Look(running=seen.running, stop_origin=seen.stop_origin, decided=tuple(seen.decided))
+
+    @activity.defn
+    @translating
+    async def offer_verdict(self, offer: SignalledVerdict) -> None:
+        """A plain signal goes through the same compare-and-swap as every verdict; its actor is a claim."""
+        bound = log.bind(approval=offer.approval_id, actor=offer.actor)
+        if not self._allow_unverified:
+            bound.warning("verdict.refused", why="unverified verdicts are off (allow_unverified_verdicts)")
+            return
+        outcome = await self._store.approvals.decide(
+            offer.approval_id,
+            offer.verdict,
+            offer.actor or "unnamed",
+            claimed=True,
+            via="signal",
+            note=None,
+            digest=None,
+        )
+        bound.info("verdict.offered", verdict=offer.verdict, standing=outcome.standing)
+
+    @activity.defn
+    @translating
+    async def expire_approval(self, approval: str) -> bool:
+        """True when it is no longer pending, whoever decided; the database's clock has the last word."""
+        row = await self._store.approvals.expire(approval)
+        return row is None or row.state != "pending"
+
+    @activity.defn
+    @translating
+    async def finish_turn(self, ending: Ending) -> None:
+        """The one terminal transaction; repeated or late, it changes nothing."""
+        first = await self._store.turns.finish(ending.turn, ending.state, ending.reason, ending.steps)
+        log.info(
+            "turn.ended",
+            turn=ending.turn,
+            state=ending.state,
+            reason=ending.reason,
+            steps=ending.steps,
+            first=first,
+        )
+
+
+def activity_methods(owner: Any) -> list[Callable[..., Any]]:
+    """The methods of `owner` that are activities, for the worker."""
+    found = (getattr(owner, name) for name in dir(owner) if not name.startswith("__"))
+    return [method for method in found if hasattr(method, "__temporal_activity_definition")]

@@ -1,0 +1,46 @@
+"""The journal's words: what is written down about a run, one typed event a fact."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+EVENTS_VERSION = "1.0.0"  # additions are optional, so that an older reader parses newer events (J-06)
+
+Type = Literal[
+    "message.accepted",
+    "turn.started",
+    "step.started",
+    "model.replied",
+    "tool.requested",
+    "tool.started",
+    "tool.settled",
+    "approval.requested",
+    "approval.decided",
+    "approval.expired",
+    "approval.cancelled",
+    "turn.stop_requested",
+    "turn.ended",
+]
+TERMINAL: Type = "turn.ended"  # exactly one for each turn, whatever happened (P109)
+
+TurnState = Literal["running", "completed", "awaiting_user", "incomplete", "cancelled", "failed"]
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """A fact on its way into the journal; the store gives it its offset and, unless `ts` is set, its time."""
+
+    type: Type
+    data: dict[str, Any] = field(default_factory=dict)
+    ts: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """A stored fact; `offset` is dense in its run, from 1."""
+
+    run: str
+    offset: int
+    type: str
+    ts: datetime
+    data: dict[str, Any]

@@ -1,0 +1,60 @@
+"""A call that a person must allow is stored as a request and suspended; with the person's yes it goes on (M-14)."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from roundturn import ids
+from roundturn.approval import ApprovalRow, binding_digest, refusal_text
+from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.rules import Decision
+from roundturn.store import Approvals, NewApproval
+
+UNDECIDED = Decision("ask", "undecided", "platform", "no policy layer decided about this call")
+
+
+class Approval:
+    """`redact` makes the copy of the arguments that people see; the digest binds the exact ones."""
+
+    def __init__(self, approvals: Approvals, ttl: timedelta, redact: Callable[[Any], Any]) -> None:
+        self._approvals = approvals
+        self._ttl = ttl
+        self._redact = redact
+
+    async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
+        decision = ctx.decision or UNDECIDED
+        if decision.effect == "allow":
+            return await next(ctx.with_(grant=None))
+        bound = binding_digest(ctx)
+        row = await self._granted(ctx, bound) or await self._approvals.request(
+            self._question(ctx, decision, bound), self._ttl
+        )
+        if row is None:
+            return ToolExecutionResult.denied("Not run: the turn is being stopped.", "turn_stopping")
+        if row.state in ("approved", "consumed") and ctx.grant == row.id:
+            return await next(ctx)
+        if row.state in ("pending", "approved", "consumed"):
+            return ToolExecutionResult.suspended(row.id, expires_at=row.expires_at.isoformat())
+        return ToolExecutionResult.denied(refusal_text(row), f"approval_{row.state}", approval_id=row.id)
+
+    async def _granted(self, ctx: CallContext, bound: str) -> ApprovalRow | None:
+        """The row behind the grant, if it is for this very call and these very arguments (M-25)."""
+        row = await self._approvals.read(ctx.grant) if ctx.grant else None
+        return row if row is not None and row.call == ctx.tool_call_id and row.digest == bound else None
+
+    def _question(self, ctx: CallContext, decision: Decision, bound: str) -> NewApproval:
+        return NewApproval(
+            session=ctx.session.session,
+            turn=ctx.session.turn,
+            run=ctx.session.run,
+            workflow_id=ids.turn_workflow(ctx.session.turn),
+            call=ctx.tool_call_id,
+            agent=ctx.session.agent,
+            tool=ctx.tool_name,
+            origin=ctx.spec.origin if ctx.spec else "",
+            arguments=self._redact(dict(ctx.arguments)),
+            digest=bound,
+            rule=decision.rule,
+            layer=decision.layer,
+            reason=decision.reason,
+        )

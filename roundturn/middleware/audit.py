@@ -1,0 +1,46 @@
+"""Outermost: what came back is written to the ledger with one audit row for the attempt, and what stands is returned."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Literal, cast
+
+from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.store import Attempt, CallRow, Ledger, Outcome, insist
+from roundturn.tool import ToolResult
+
+
+class Audit:
+    """`clock` gives aware UTC times; the elapsed time comes from it too."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], datetime]) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
+        started = self._clock()
+        result = await next(ctx)
+        attempt = Attempt(
+            id=ctx.attempt,
+            status=result.status,
+            error_type=str(result.metadata.get("error_type", "")),
+            started_at=started,
+            elapsed_ms=round((self._clock() - started).total_seconds() * 1000),
+            grant=ctx.grant,
+        )
+        if result.status == "suspended":
+            await insist(partial(self._ledger.audit, ctx.tool_call_id, attempt), asyncio.sleep)
+            return result
+        outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)
+        write = partial(self._ledger.settle, ctx.tool_call_id, ctx.attempt, outcome, attempt)
+        return standing_result(await insist(write, asyncio.sleep))
+
+
+def standing_result(row: CallRow) -> ToolExecutionResult:
+    """A final row as the chain's result, whoever wrote it."""
+    return ToolExecutionResult(
+        status=cast(Literal["completed", "denied"], row.status),
+        result=ToolResult(output=row.output, is_error=row.is_error),
+        metadata=dict(row.metadata),
+    )

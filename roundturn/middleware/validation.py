@@ -1,0 +1,45 @@
+"""Arguments are strict JSON that fits the tool's schema, or the tool never runs (P04, P06, P08)."""
+
+from pydantic import ValidationError
+
+from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.errors import ToolFailed
+from roundturn.jsontext import cut, dump
+from roundturn.registry import ToolRegistry, unknown_tool
+
+SHOWN_FAULTS = 5
+SCHEMA_BYTES = 2_000
+
+
+class Validation:
+    def __init__(self, registry: ToolRegistry) -> None:
+        self._registry = registry
+
+    async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
+        tool = self._registry.get(ctx.tool_name)
+        if tool is None or ctx.spec is None:
+            raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
+        schema = cut(dump(ctx.spec.input_schema), SCHEMA_BYTES)
+        if ctx.arguments_error:
+            raise ToolFailed(
+                f"The arguments are not valid JSON: {ctx.arguments_error}. "
+                f"The tool was not run. Send one JSON object for this schema: {schema}",
+                "invalid_json",
+            )
+        try:
+            # Strict: "5" is not 5 and 123 is not "123"; JSON mode, since arguments come from the wire.
+            parsed = tool.input_model.model_validate_json(dump(dict(ctx.arguments)), strict=True)
+        except ValidationError as fault:
+            raise ToolFailed(
+                f"{_faults(fault)} The tool was not run. Schema: {schema}", "invalid_arguments"
+            ) from None
+        arguments = parsed.model_dump(mode="json")
+        return await next(ctx.with_(parsed=parsed, arguments=arguments))
+
+
+def _faults(fault: ValidationError) -> str:
+    shown = [
+        f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}"
+        for each in fault.errors(include_url=False, include_input=False)[:SHOWN_FAULTS]
+    ]
+    return f"The arguments do not fit: {'; '.join(shown)}."

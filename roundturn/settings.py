@@ -1,0 +1,152 @@
+"""Settings are read once at start, from the environment over `roundturn.toml` over what `dev` wrote, and then frozen."""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from roundturn.errors import ConfigurationError
+from roundturn.rules import Policy
+
+FILE_NAME = "roundturn.toml"
+PREFIX = "ROUNDTURN_"
+DEV_FILE = "dev.json"  # the addresses of a running `roundturn dev`, inside the home
+
+
+class Settings(BaseSettings):
+    """Each field is `ROUNDTURN_<NAME>` in the environment and `<name>` in `roundturn.toml`; unknown names are refused.
+
+    Names end in their unit. `home` holds the store, blobs, logs and the sessions' action directories.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid"
+    )
+
+    home: Path = Path(".roundturn")
+    database_url: str = ""
+    agents_dir: Path | None = None
+
+    temporal_address: str = ""  # empty: what TEMPORAL_* variables and profiles say
+    temporal_namespace: str = "default"
+    task_queue: str = "roundturn"
+
+    model: str = "gpt-5-mini"
+    model_base_url: str = ""
+    model_api_key: SecretStr = SecretStr("")
+    model_timeout_s: float = Field(default=600, gt=0)
+    model_attempts: int = Field(default=4, ge=1)
+
+    max_steps: int = Field(default=10, ge=1)
+    approval_ttl_s: float = Field(default=24 * 3600, gt=0)
+    result_budget_bytes: int = Field(default=32 * 1024, ge=1024)
+    allow_unverified_verdicts: bool = False
+    policy: Policy = Policy()
+
+    heartbeat_timeout_s: float = Field(default=4, ge=1)
+    workflow_task_timeout_s: float = Field(default=3, ge=1)
+    reconcile_interval_s: float = Field(default=10, ge=1)
+    drain_s: float = Field(default=10, ge=0)
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+
+    @field_validator("home", "agents_dir")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    @property
+    def store_url(self) -> str:
+        return self.database_url or f"sqlite+aiosqlite:///{self.home / 'roundturn.db'}"
+
+    @property
+    def tools_queue(self) -> str:
+        """Where side-effecting tools run, so that a slow shell job delays nobody (design section 3)."""
+        return f"{self.task_queue}-tools"
+
+
+def load(home: Path | None = None, **given: Any) -> Settings:
+    """The one read. `given` beats the environment, which beats the files. Raises `ConfigurationError`."""
+    _refuse_unknown(os.environ)
+    if home is not None:
+        given["home"] = home
+    root = Path(given.get("home") or os.environ.get(f"{PREFIX}HOME") or Settings.model_fields["home"].default)
+    files = [_openai(os.environ), _toml(root / FILE_NAME), _toml(Path(FILE_NAME)), _dev(root / DEV_FILE)]
+    try:
+        return _sourced(files)(**given)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "settings"
+        raise ConfigurationError(
+            f"setting {place}: {first['msg']}",
+            f"it is read from {PREFIX}{place.upper().replace('.', '__')} or {FILE_NAME}",
+        ) from None
+
+
+def _sourced(files: list[dict[str, Any]]) -> type[Settings]:
+    class Sourced(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (
+                init_settings,
+                env_settings,
+                *(InitSettingsSource(settings_cls, values) for values in files),
+            )
+
+    return Sourced
+
+
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
+    """A limit that is misspelt must not be silently inert (P97)."""
+    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    for name in environ:
+        if name.startswith(PREFIX) and name.split("__")[0] not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise ConfigurationError(
+                f"unknown setting {name} in the environment",
+                f"did you mean {near[0]}?" if near else "unset it",
+            )
+
+
+def _openai(environ: Mapping[str, str]) -> dict[str, Any]:
+    names = {"model_api_key": "OPENAI_API_KEY", "model_base_url": "OPENAI_BASE_URL"}
+    return {field: environ[name] for field, name in names.items() if environ.get(name)}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
+        raise ConfigurationError(f"{path} cannot be read: {fault}") from None
+
+
+def _dev(path: Path) -> dict[str, Any]:
+    """What a `roundturn dev` on this home wrote when all was up; absent otherwise."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())["settings"]
+    except FileNotFoundError:
+        return {}
+    except (json.JSONDecodeError, KeyError) as fault:
+        raise ConfigurationError(
+            f"{path} cannot be read: {fault}", "remove it and start roundturn dev again"
+        ) from None
+    return found

@@ -1,0 +1,330 @@
+"""The ports of the store: each method is one transaction, idempotent, and says what it found."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, TypeVar
+
+from roundturn.approval import ApprovalRow, Verdict, VerdictOutcome
+from roundturn.errors import Unavailable
+from roundturn.event import NewEvent, RunEvent, TurnState
+from roundturn.message import AskedCall, Entry, Reply, Usage
+from roundturn.tool import Effect
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    id: str
+    agent: str
+    action_dir: str
+    generation: int
+    snapshot: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A message is in the inbox. `repeated`: its key was known, this is the turn it made then."""
+
+    session: str
+    turn: str
+    position: int
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The inbox row that a session works on; the same again until its turn has ended."""
+
+    turn: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class TurnRow:
+    """`stop_origin` is set once a stop was accepted; `text` is what the model said last; times are aware UTC."""
+
+    id: str
+    session: str
+    run: str
+    generation: int
+    state: Literal["queued"] | TurnState
+    reason: str
+    text: str
+    steps: int
+    stop_origin: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a turn asks after a wake-up: may it go on, and which of its approvals are no longer pending."""
+
+    running: bool
+    stop_origin: str | None
+    decided: Mapping[str, str]
+
+
+CallStatus = Literal["requested", "claimed", "suspended", "completed", "denied"]
+FINAL: frozenset[CallStatus] = frozenset({"completed", "denied"})
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A call on its way into the ledger. `shown`: one masked line for people and the journal.
+
+    `answer`: settled at once with this error, it is never run (a cut-off reply).
+    """
+
+    asked: AskedCall
+    effect: Effect
+    limit_s: float
+    brief: bool
+    shown: str
+    answer: str | None = None
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """One row of the ledger; `owner` and `lease_until` belong to a `once` call that is being run."""
+
+    id: str
+    session: str
+    turn: str
+    step: int
+    index: int
+    tool: str
+    arguments: str
+    effect: Effect
+    limit_s: float
+    brief: bool
+    status: CallStatus
+    is_error: bool
+    output: str
+    metadata: Mapping[str, Any]
+    owner: str | None
+    lease_live: bool
+
+
+@dataclass(frozen=True)
+class StoredReply:
+    """What `call_model` needs when a step's reply stands, from this attempt or an earlier one."""
+
+    reply: Reply
+    calls: tuple[CallRow, ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One row of the audit: who tried which call when, and how it came back (M-15)."""
+
+    id: str
+    status: str
+    error_type: str
+    started_at: datetime
+    elapsed_ms: int
+    grant: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A final result on its way into the ledger."""
+
+    status: Literal["completed", "denied"]
+    output: str
+    is_error: bool
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+Claim = Literal["won", "final", "busy", "stopped", "ungranted"]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A session's transcript and the results of its calls, keyed by call id."""
+
+    entries: tuple[Entry, ...]
+    results: Mapping[str, str]
+
+
+class Sessions(Protocol):
+    async def open(self, agent: str, action_dir: str, client_key: str | None = None) -> SessionRow:
+        """A new session; with a `client_key` that is known, the session it made then."""
+
+    async def read(self, session: str) -> SessionRow | None: ...
+
+    async def freeze(self, session: str, snapshot: str) -> str:
+        """Stores the snapshot (JSON) if none is set; returns the one that holds."""
+
+    async def snapshot(self, session: str) -> str | None: ...
+
+
+class Inbox(Protocol):
+    async def accept(self, session: str, text: str, key: str | None = None) -> Accepted | None:
+        """Commits a message and its turn id; None when there is no such session."""
+
+    async def should_ring(self, turn: str) -> bool:
+        """Read after the commit: False only while an older untaken row is marked as rung (design section 1)."""
+
+    async def mark_rung(self, turn: str) -> None: ...
+
+    async def take(self, session: str) -> Taken | None:
+        """The row this session already claimed, else the oldest: its turn is running, its text in the transcript."""
+
+    async def count_start(self, turn: str) -> int:
+        """How often a start of this turn's workflow has failed, this time included."""
+
+    async def untaken(self, older_than: timedelta, limit: int) -> list[str]:
+        """Sessions with work that waits; the reconciler rings for them."""
+
+
+class Turns(Protocol):
+    async def read(self, turn: str) -> TurnRow | None: ...
+
+    async def look(self, turn: str) -> Look: ...
+
+    async def last_of(self, session: str) -> TurnRow | None:
+        """The running turn, else the oldest queued, else the latest."""
+
+    async def request_stop(self, turn: str, origin: str) -> TurnRow | None:
+        """Accepts a stop of a turn that is queued or running; cancels its open approvals in the same transaction."""
+
+    async def finish(self, turn: str, state: TurnState, reason: str, steps: int) -> bool:
+        """The terminal transaction: compare-and-swap from running; settles calls, approvals and the inbox row.
+
+        False when the turn had ended already: whoever was first said how.
+        """
+
+    async def running_since(self, older_than: timedelta, limit: int) -> list[str]:
+        """Turns to look after, the longest unchecked first; asking marks them as checked."""
+
+
+class Transcript(Protocol):
+    async def read(self, session: str, generation: int) -> Conversation: ...
+
+    async def reply(self, turn: str, step: int) -> StoredReply | None: ...
+
+    async def store_reply(
+        self, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
+    ) -> StoredReply | None:
+        """First attempt wins, later ones get its reply; None when the turn may not go on (fence)."""
+
+    async def add_usage(self, turn: str, usage: Usage) -> None:
+        """An attempt that cost tokens and whose reply was not kept."""
+
+
+class Ledger(Protocol):
+    async def read(self, call: str) -> CallRow | None: ...
+
+    async def claim(self, call: str, owner: str, lease: timedelta, grant: str | None, digest: str) -> Claim:
+        """Compare-and-swap before a call may run; consumes the grant in the same transaction.
+
+        `won`: run it. `final`: a result stands. `busy`: another owner's lease is live or lapsed, see the row.
+        `stopped`: the turn may not go on. `ungranted`: the grant does not fit this call any more.
+        """
+
+    async def renew(self, call: str, owner: str, lease: timedelta) -> bool: ...
+
+    async def settle(self, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
+        """Writes the result and the audit row; a result that stands is returned, this one only audited."""
+
+    async def settle_unknown(self, call: str, owner: str, attempt: Attempt) -> CallRow:
+        """A claim whose lease lapsed becomes an honest `unknown`, by compare-and-swap on the dead owner."""
+
+    async def audit(self, call: str, attempt: Attempt) -> None: ...
+
+    async def attempts(self, call: str) -> list[Attempt]: ...
+
+
+class Approvals(Protocol):
+    async def request(self, wanted: "NewApproval", ttl: timedelta) -> ApprovalRow | None:
+        """One row for (call, digest), the one that is there if it is; None when the turn may not go on."""
+
+    async def read(self, approval: str) -> ApprovalRow | None: ...
+
+    async def find(self, prefix: str, limit: int) -> list[ApprovalRow]:
+        """By the beginning of the id, for people who type."""
+
+    async def page(self, states: Sequence[str], turn: str | None, limit: int) -> list[ApprovalRow]:
+        """Oldest first."""
+
+    async def decide(
+        self,
+        approval: str,
+        verdict: Verdict,
+        actor: str,
+        claimed: bool,
+        via: str,
+        note: str | None,
+        digest: str | None,
+    ) -> VerdictOutcome:
+        """The moment of decision: one compare-and-swap, against the database's clock. Every answer is audited."""
+
+    async def expire(self, approval: str) -> ApprovalRow | None:
+        """Pending and past its time becomes expired; whoever lost that race gets the row that holds."""
+
+    async def undelivered(self, older_than: timedelta, limit: int) -> list[str]:
+        """Turns whose approvals are decided and not picked up."""
+
+
+@dataclass(frozen=True)
+class NewApproval:
+    session: str
+    turn: str
+    run: str
+    workflow_id: str
+    call: str
+    agent: str
+    tool: str
+    origin: str
+    arguments: dict[str, Any]
+    digest: str
+    rule: str
+    layer: str
+    reason: str
+
+
+class Journal(Protocol):
+    async def append(self, run: str, events: Sequence[NewEvent]) -> None: ...
+
+    async def read(self, run: str, after: int, limit: int) -> list[RunEvent]: ...
+
+
+class Blobs(Protocol):
+    async def put(self, content: bytes) -> str:
+        """The digest under which the content is found; the same content is stored once."""
+
+    async def get(self, digest: str) -> bytes | None: ...
+
+
+async def insist(write: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]) -> T:
+    """Repeats an idempotent write until the store takes it: what was paid for or done is not given up for a lock.
+
+    `pause` waits so many seconds; the caller's own limit or cancellation ends it.
+    """
+    wait_s = 0.1
+    while True:
+        try:
+            return await write()
+        except Unavailable:
+            await pause(wait_s)
+            wait_s = min(wait_s * 2, 2.0)
+
+
+@dataclass(frozen=True)
+class Store:
+    """The ports that one adapter implements together."""
+
+    sessions: Sessions
+    inbox: Inbox
+    turns: Turns
+    transcript: Transcript
+    ledger: Ledger
+    approvals: Approvals
+    journal: Journal
+    blobs: Blobs

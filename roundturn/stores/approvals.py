@@ -1,0 +1,166 @@
+"""Approvals: one compare-and-swap is the moment of decision, and every answer is on record."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row, Select, or_, select, update
+
+from roundturn import ids
+from roundturn.approval import DECIDED, ApprovalRow, Standing, Verdict, VerdictOutcome, standing_of
+from roundturn.event import NewEvent
+from roundturn.jsontext import clean_json, clean_text
+from roundturn.store import NewApproval
+from roundturn.stores.engine import Database, Tx, insert, now
+from roundturn.stores.journal import append
+from roundturn.stores.tables import approvals, now_ms, tool_calls, turns, verdicts
+from roundturn.stores.turns import fence
+
+
+class SqlApprovals:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def request(self, wanted: NewApproval, ttl: timedelta) -> ApprovalRow | None:
+        async with self._database.write() as tx:
+            standing = await fence(tx, wanted.turn)
+            known = select(approvals).where(
+                approvals.c.call == wanted.call, approvals.c.digest == wanted.digest
+            )
+            if (row := (await tx.execute(known)).one_or_none()) is not None:
+                return _approval(row)
+            if not standing.goes_on or standing.stop_origin is not None:
+                return None
+            at = await now(tx)
+            made = ids.approval_id(secrets.token_bytes(16))
+            values = {**asdict(wanted), "arguments": clean_json(wanted.arguments)}
+            once = insert(tx, approvals).values(
+                **values, id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
+            )
+            await tx.execute(once.on_conflict_do_nothing())
+            await tx.execute(
+                update(tool_calls).where(tool_calls.c.id == wanted.call).values(status="suspended")
+            )
+            row = (await tx.execute(known)).one()
+            await append(tx, wanted.run, [NewEvent("approval.requested", _shown(row))])
+            return _approval(row)
+
+    async def read(self, approval: str) -> ApprovalRow | None:
+        async with self._database.read() as tx:
+            return await _one(tx, approval)
+
+    async def find(self, prefix: str, limit: int) -> list[ApprovalRow]:
+        query = select(approvals).where(approvals.c.id.startswith(prefix, autoescape=True)).limit(limit)
+        return await self._all(query.order_by(approvals.c.created_at))
+
+    async def page(self, states: Sequence[str], turn: str | None, limit: int) -> list[ApprovalRow]:
+        query = select(approvals).where(approvals.c.state.in_(states))
+        if turn is not None:
+            query = query.where(approvals.c.turn == turn)
+        return await self._all(query.order_by(approvals.c.created_at, approvals.c.id).limit(limit))
+
+    async def decide(
+        self,
+        approval: str,
+        verdict: Verdict,
+        actor: str,
+        claimed: bool,
+        via: str,
+        note: str | None,
+        digest: str | None,
+    ) -> VerdictOutcome:
+        note = None if note is None else clean_text(note)
+        actor = clean_text(actor)
+        async with self._database.write() as tx:
+            row = await _one(tx, approval, lock=True)
+            if row is None:
+                return VerdictOutcome("unknown", None)
+            events: list[NewEvent] = []
+            if digest is not None and not row.digest.startswith(digest):
+                standing: Standing = "changed"
+            elif await _swap(tx, row, DECIDED[verdict], actor=actor, claimed=claimed, note=note):
+                standing = "decided"
+                events = [
+                    NewEvent(
+                        "approval.decided", {"approval_id": row.id, "state": DECIDED[verdict], "actor": actor}
+                    )
+                ]
+            else:
+                if await _lapse(tx, row):
+                    events = [NewEvent("approval.expired", {"approval_id": row.id})]
+                row = await _one(tx, approval) or row
+                standing = standing_of(row, verdict)
+            await tx.execute(
+                verdicts.insert().values(
+                    approval=row.id, verdict=verdict, standing=standing, actor=actor, claimed=claimed, via=via,
+                    note=note, at=await now(tx),
+                )
+            )  # fmt: skip
+            await append(tx, row.run, events)
+            return VerdictOutcome(standing, await _one(tx, approval))
+
+    async def expire(self, approval: str) -> ApprovalRow | None:
+        async with self._database.write() as tx:
+            row = await _one(tx, approval, lock=True)
+            if row is not None and await _lapse(tx, row):
+                await append(tx, row.run, [NewEvent("approval.expired", {"approval_id": row.id})])
+            return await _one(tx, approval)
+
+    async def undelivered(self, older_than: timedelta, limit: int) -> list[str]:
+        async with self._database.read() as tx:
+            before = await now(tx) - older_than
+            decided = approvals.c.state.in_(("approved", "denied", "expired")) & (
+                approvals.c.decided_at <= before
+            )
+            lapsed = (approvals.c.state == "pending") & (approvals.c.expires_at <= before)
+            query = (
+                select(approvals.c.turn)
+                .join(tool_calls, tool_calls.c.id == approvals.c.call)
+                .join(turns, turns.c.id == approvals.c.turn)
+                .where(tool_calls.c.status == "suspended", turns.c.state == "running", or_(decided, lapsed))
+                .distinct()
+                .limit(limit)
+            )
+            return list((await tx.execute(query)).scalars())
+
+    async def _all(self, query: Select[Any]) -> list[ApprovalRow]:
+        async with self._database.read() as tx:
+            return [_approval(row) for row in await tx.execute(query)]
+
+
+async def _swap(tx: Tx, row: ApprovalRow, state: str, **values: Any) -> bool:
+    """Pending and not past its time by the database's clock, or nothing happens."""
+    swap = update(approvals).where(
+        approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at > now_ms()
+    )
+    return (await tx.execute(swap.values(state=state, decided_at=await now(tx), **values))).rowcount == 1
+
+
+async def _lapse(tx: Tx, row: ApprovalRow) -> bool:
+    lapse = update(approvals).where(
+        approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at <= now_ms()
+    )
+    return (await tx.execute(lapse.values(state="expired", decided_at=await now(tx)))).rowcount == 1
+
+
+async def _one(tx: Tx, approval: str, *, lock: bool = False) -> ApprovalRow | None:
+    query = select(approvals).where(approvals.c.id == approval)
+    row = (await tx.execute(query.with_for_update() if lock else query)).one_or_none()
+    return None if row is None else _approval(row)
+
+
+def _approval(row: Row[Any]) -> ApprovalRow:
+    return ApprovalRow(**row._mapping)
+
+
+def _shown(row: Row[Any]) -> dict[str, Any]:
+    expires = row.expires_at.isoformat(timespec="milliseconds")
+    return {
+        "approval_id": row.id,
+        "call": row.call,
+        "tool": row.tool,
+        "rule": row.rule,
+        "expires_at": expires,
+    }

@@ -1,0 +1,58 @@
+"""Migrations run from inside the program, in one transaction, safely from several processes at once."""
+
+import functools
+import logging
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from roundturn.stores.engine import Database
+
+MIGRATION_LOCK = 727_473  # any number: PostgreSQL's advisory lock for this work
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.attributes["connection"] = connection
+    return config
+
+
+@functools.cache
+def head() -> str:
+    """The version that this program needs."""
+    return ScriptDirectory.from_config(_config()).get_current_head() or ""
+
+
+async def current(database: Database) -> str | None:
+    """The version of the store, None when it is empty or the file is not there."""
+    if database.path is not None and not Path(database.path).exists():
+        return None
+    async with database.read() as tx:
+        return await tx.run_sync(
+            lambda connection: MigrationContext.configure(connection).get_current_revision()
+        )
+
+
+async def upgrade(database: Database) -> tuple[str | None, str]:
+    """Brings the store to `head`; the second of two processes waits and finds nothing to do. (before, after)"""
+    if database.path is not None:
+        Path(database.path).parent.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    async with database.write() as tx:
+        if not database.is_sqlite:
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        return await tx.run_sync(_upgrade)
+
+
+def _upgrade(connection: Connection) -> tuple[str | None, str]:
+    context: Any = MigrationContext.configure(connection)
+    before: str | None = context.get_current_revision()
+    if before != head():
+        command.upgrade(_config(connection), "head")
+    return before, head()

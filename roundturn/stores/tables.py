@@ -1,0 +1,274 @@
+"""The tables, once for SQLite and PostgreSQL; times are UTC milliseconds, so that the database's own clock compares."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from roundturn.jsontext import dump
+
+metadata = MetaData()
+
+
+class UtcMillis(TypeDecorator[datetime]):
+    """An aware UTC datetime in Python, epoch milliseconds in the table."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        return None if value is None else round(value.timestamp() * 1000)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else datetime.fromtimestamp(value / 1000, UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """Strict JSON as text: the same bytes on both stores, read back as plain data."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else dump(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class now_ms(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it is
+    """The database's clock in epoch milliseconds: leases and expiries are judged by one clock."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(now_ms, "sqlite")
+def _sqlite_now(*_: Any, **__: Any) -> str:
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+
+
+@compiles(now_ms, "postgresql")
+def _postgresql_now(*_: Any, **__: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+RowId = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only for INTEGER
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("client_key", String(200), unique=True),
+    Column("agent", String(64), nullable=False),
+    Column("action_dir", Text, nullable=False),
+    Column("generation", Integer, nullable=False, default=0),
+    Column("snapshot", ForeignKey("snapshots.digest")),
+    Column("last_turn", Integer, nullable=False, default=0),
+    Column("last_seq", Integer, nullable=False, default=0),
+    Column("created_at", UtcMillis, nullable=False),
+)
+
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("session", ForeignKey("sessions.id"), nullable=False),
+    Column("turn", String(60), nullable=False, unique=True),
+    Column("key", String(200)),
+    Column("text", Text, nullable=False),
+    Column(
+        "state",
+        String(10),
+        CheckConstraint("state IN ('waiting', 'taken', 'done', 'failed')"),
+        nullable=False,
+    ),
+    Column("rung", Boolean, nullable=False, default=False),
+    Column("failed_starts", Integer, nullable=False, default=0),
+    Column("created_at", UtcMillis, nullable=False),
+    UniqueConstraint("session", "key"),
+    Index("inbox_open", "session", "state", "id"),
+    Index("inbox_state", "state", "created_at"),
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", String(60), primary_key=True),
+    Column("session", ForeignKey("sessions.id"), nullable=False),
+    Column("run", String(60), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint(
+            "state IN ('queued', 'running', 'completed', 'awaiting_user', 'incomplete', 'cancelled', 'failed')"
+        ),
+        nullable=False,
+    ),
+    Column("reason", Text, nullable=False, default=""),
+    Column("steps", Integer, nullable=False, default=0),
+    Column("stop_origin", String(200)),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),
+    Column("created_at", UtcMillis, nullable=False),
+    Column("started_at", UtcMillis),
+    Column("ended_at", UtcMillis),
+    Column("checked_at", UtcMillis),  # when the reconciler last asked after its workflow
+    Index("turns_session", "session", "state"),
+    Index("turns_running", "state", "started_at"),
+)
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("session", ForeignKey("sessions.id"), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("role", String(10), CheckConstraint("role IN ('user', 'assistant', 'note')"), nullable=False),
+    Column("turn", String(60), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("calls", Json, nullable=False),
+    Column("finish", String(10)),
+    Column("model", String(200)),
+    Index("entries_reply", "turn", "step", "role"),
+)
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    Column("id", String(90), primary_key=True),
+    Column("session", ForeignKey("sessions.id"), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("turn", String(60), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("index", Integer, nullable=False),
+    Column("provider_id", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("effect", String(5), CheckConstraint("effect IN ('pure', 'keyed', 'once')"), nullable=False),
+    Column("limit_ms", BigInteger, nullable=False),
+    Column("brief", Boolean, nullable=False),
+    Column(
+        "status",
+        String(10),
+        CheckConstraint("status IN ('requested', 'claimed', 'suspended', 'completed', 'denied')"),
+        nullable=False,
+    ),
+    Column("is_error", Boolean, nullable=False, default=False),
+    Column("output", Text, nullable=False, default=""),
+    Column("metadata", Json, nullable=False),
+    Column("owner", String(64)),
+    Column("lease_until", BigInteger),
+    Column("created_at", UtcMillis, nullable=False),
+    Column("settled_at", UtcMillis),
+    UniqueConstraint("turn", "step", "index"),
+    Index("tool_calls_conversation", "session", "generation"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("call", ForeignKey("tool_calls.id"), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("error_type", String(64), nullable=False),
+    Column("started_at", UtcMillis, nullable=False),
+    Column("elapsed_ms", BigInteger, nullable=False),
+    Column("grant", String(40)),
+    Index("attempts_call", "call", "started_at"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("session", ForeignKey("sessions.id"), nullable=False),
+    Column("turn", String(60), nullable=False),
+    Column("run", String(60), nullable=False),
+    Column("workflow_id", String(80), nullable=False),
+    Column("call", ForeignKey("tool_calls.id"), nullable=False),
+    Column("agent", String(64), nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("origin", String(200), nullable=False),
+    Column("arguments", Json, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("layer", String(40), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column(
+        "state",
+        String(10),
+        CheckConstraint("state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'consumed')"),
+        nullable=False,
+    ),
+    Column("actor", Text),
+    Column("claimed", Boolean, nullable=False, default=False),
+    Column("note", Text),
+    Column("created_at", UtcMillis, nullable=False),
+    Column("expires_at", UtcMillis, nullable=False),
+    Column("decided_at", UtcMillis),
+    Column("consumed_at", UtcMillis),
+    UniqueConstraint("call", "digest"),
+    Index("approvals_state", "state", "created_at"),
+    Index("approvals_turn", "turn", "state"),
+)
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("approval", ForeignKey("approvals.id"), nullable=False),
+    Column("verdict", String(10), nullable=False),
+    Column("standing", String(16), nullable=False),  # only "decided" counted
+    Column("actor", Text, nullable=False),
+    Column("claimed", Boolean, nullable=False),
+    Column("via", String(20), nullable=False),
+    Column("note", Text),
+    Column("at", UtcMillis, nullable=False),
+    Index("verdicts_approval", "approval", "id"),
+)
+
+event_counters = Table(
+    "event_counters",
+    metadata,
+    Column("run", String(60), primary_key=True),
+    Column("last", BigInteger, nullable=False),
+)
+
+run_events = Table(
+    "run_events",
+    metadata,
+    Column("run", String(60), primary_key=True),
+    Column("offset", BigInteger, primary_key=True),
+    Column("type", String(40), nullable=False),
+    Column("ts", UtcMillis, nullable=False),
+    Column("data", Json, nullable=False),
+)

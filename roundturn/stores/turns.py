@@ -1,0 +1,186 @@
+"""Turns: may one go on, how it is stopped, and the one transaction that ends it."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select, update
+
+from roundturn.event import TERMINAL, NewEvent, TurnState
+from roundturn.message import Usage
+from roundturn.store import Look, TurnRow
+from roundturn.stores.engine import Database, Tx, now
+from roundturn.stores.journal import append
+from roundturn.stores.tables import approvals, entries, inbox, sessions, tool_calls, turns
+from roundturn.tool import Effect
+
+NOT_RUN = "Not run: the turn ended first."
+MAY_HAVE_RUN = (
+    "Outcome unknown: the turn ended while this was running. It may have run; check before doing it again."
+)
+
+
+class SqlTurns:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, turn: str) -> TurnRow | None:
+        async with self._database.read() as tx:
+            return await _one(tx, select(turns).where(turns.c.id == turn))
+
+    async def look(self, turn: str) -> Look:
+        query = select(approvals.c.id, approvals.c.state)
+        async with self._database.read() as tx:
+            row = await fence(tx, turn, lock=False)
+            decided = await tx.execute(query.where(approvals.c.turn == turn, approvals.c.state != "pending"))
+            return Look(row.goes_on, row.stop_origin, {item.id: item.state for item in decided})
+
+    async def last_of(self, session: str) -> TurnRow | None:
+        query = (
+            select(turns).join(inbox, inbox.c.turn == turns.c.id).where(turns.c.session == session).limit(1)
+        )
+        async with self._database.read() as tx:
+            opened = query.where(turns.c.state.in_(("running", "queued"))).order_by(inbox.c.id)
+            return await _one(tx, opened) or await _one(tx, query.order_by(inbox.c.id.desc()))
+
+    async def request_stop(self, turn: str, origin: str) -> TurnRow | None:
+        async with self._database.write() as tx:
+            row = (await tx.execute(select(turns).where(turns.c.id == turn).with_for_update())).one_or_none()
+            if row is None:
+                return None
+            if row.state in ("running", "queued") and row.stop_origin is None:
+                await tx.execute(update(turns).where(turns.c.id == turn).values(stop_origin=origin))
+                events = [
+                    NewEvent("turn.stop_requested", {"origin": origin}),
+                    *await cancel_approvals(tx, turn),
+                ]
+                if row.state == "queued":  # nothing runs: ended here, no workflow is needed
+                    events.append(
+                        await _end(tx, row, "cancelled", f"stopped by {origin} before it started", 0)
+                    )
+                await append(tx, row.run, events)
+            return await _one(tx, select(turns).where(turns.c.id == turn))
+
+    async def finish(self, turn: str, state: TurnState, reason: str, steps: int) -> bool:
+        async with self._database.write() as tx:
+            row = (await tx.execute(select(turns).where(turns.c.id == turn).with_for_update())).one_or_none()
+            if row is None or row.state != "running":
+                return False
+            events = await _settle_calls(tx, turn)
+            events += await cancel_approvals(tx, turn)
+            events.append(await _end(tx, row, state, reason, steps))
+            await append(tx, row.run, events)
+            return True
+
+    async def running_since(self, older_than: timedelta, limit: int) -> list[str]:
+        async with self._database.write() as tx:
+            at = await now(tx)
+            query = (
+                select(turns.c.id)
+                .where(turns.c.state == "running", turns.c.started_at <= at - older_than)
+                .order_by(func.coalesce(turns.c.checked_at, 0), turns.c.started_at)
+                .limit(limit)
+            )
+            found = list((await tx.execute(query)).scalars())
+            await tx.execute(update(turns).where(turns.c.id.in_(found)).values(checked_at=at))
+            return found
+
+
+class Fence:
+    """A turn's standing inside a transaction: `goes_on` is the condition of every write on its behalf."""
+
+    def __init__(self, row: Row[Any] | None) -> None:
+        self.found = row is not None
+        self.run: str = row.run if row else ""
+        self.session: str = row.session if row else ""
+        self.generation: int = row.generation if row else -1
+        self.stop_origin: str | None = row.stop_origin if row else None
+        self.goes_on = row is not None and row.state == "running" and row.generation == row.current
+
+
+async def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
+    """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
+    query = (
+        select(turns, sessions.c.generation.label("current"))
+        .join(sessions, sessions.c.id == turns.c.session)
+        .where(turns.c.id == turn)
+    )
+    if lock:
+        query = query.with_for_update(of=turns)
+    return Fence((await tx.execute(query)).one_or_none())
+
+
+async def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
+    """Pending and approved but unconsumed ones: after a stop nothing may begin (P47)."""
+    cancel = (
+        update(approvals)
+        .where(approvals.c.turn == turn, approvals.c.state.in_(("pending", "approved")))
+        .values(state="cancelled")
+        .returning(approvals.c.id)
+    )
+    cancelled = (await tx.execute(cancel)).scalars().all()
+    return [NewEvent("approval.cancelled", {"approval_id": approval}) for approval in cancelled]
+
+
+async def _end(tx: Tx, row: Row[Any], state: TurnState, reason: str, steps: int) -> NewEvent:
+    ended = update(turns).where(turns.c.id == row.id)
+    await tx.execute(ended.values(state=state, reason=reason, steps=steps, ended_at=await now(tx)))
+    settled = "failed" if state == "failed" else "done"
+    await tx.execute(update(inbox).where(inbox.c.turn == row.id).values(state=settled))
+    return NewEvent(TERMINAL, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
+
+
+async def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
+    """Every call of an ended turn has an answer, so that the session can go on (P91)."""
+    query = select(tool_calls.c.id, tool_calls.c.tool, tool_calls.c.status, tool_calls.c.effect).where(
+        tool_calls.c.turn == turn, tool_calls.c.status.in_(("requested", "suspended", "claimed"))
+    )
+    events = []
+    for call in (await tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index))).all():
+        # A keyed call is not claimed, so that one in flight looks like one that never began.
+        unknown = call.status == "claimed" or (call.status == "requested" and call.effect == Effect.KEYED)
+        answer: Mapping[str, Any] = {
+            "status": "completed" if unknown else "denied",
+            "output": MAY_HAVE_RUN if unknown else NOT_RUN,
+            "metadata": {"error_type": "outcome_unknown" if unknown else "turn_ended"},
+        }
+        settle = update(tool_calls).where(tool_calls.c.id == call.id)
+        await tx.execute(settle.values(**answer, is_error=True, settled_at=await now(tx)))
+        data = {
+            "call": call.id,
+            "tool": call.tool,
+            "status": answer["status"],
+            **answer["metadata"],
+            "is_error": True,
+        }
+        events.append(NewEvent("tool.settled", data))
+    return events
+
+
+async def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
+    row = (await tx.execute(query)).one_or_none()
+    if row is None:
+        return None
+    said = (
+        select(entries.c.text)
+        .where(entries.c.turn == row.id, entries.c.role == "assistant", func.length(entries.c.text) > 0)
+        .order_by(entries.c.generation.desc(), entries.c.seq.desc())
+        .limit(1)
+    )
+    return TurnRow(
+        id=row.id,
+        session=row.session,
+        run=row.run,
+        generation=row.generation,
+        state=row.state,
+        reason=row.reason,
+        text=(await tx.execute(said)).scalar_one_or_none() or "",
+        steps=row.steps,
+        stop_origin=row.stop_origin,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        usage=Usage(
+            input_tokens=row.input_tokens, output_tokens=row.output_tokens, cached_tokens=row.cached_tokens
+        ),
+    )

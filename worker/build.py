@@ -1,0 +1,142 @@
+"""The composition root: the one place that chooses adapters and puts the chain, the activities and the workers together."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.inbox import CallOptions, InboxActivities
+from activities.model import ModelActivities
+from activities.reconcile import ReconcileActivities
+from activities.tools import ToolActivities
+from activities.turns import TurnActivities, activity_methods
+from roundturn import middleware
+from roundturn.call import CallContext, Middleware
+from roundturn.model import ModelPort
+from roundturn.models.openai_chat import OpenAIChat
+from roundturn.registry import ToolRegistry
+from roundturn.settings import Settings
+from roundturn.store import Store
+from roundturn.stores import open_store
+from roundturn.telemetry import Masking
+from roundturn.tool import BaseTool, ToolContext
+from roundturn.tools import BUILTIN
+from worker.agents import Freezer, load_agents
+from workflows.doorbell import TemporalDoorbell
+from workflows.reconcile import Reconcile
+from workflows.session import Session
+from workflows.turn import Turn
+
+CONTROL_BUSY_S = (
+    1.0  # a locked store fails a local activity soon; its retry policy waits on (design section 3)
+)
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What an embedder brings: tools, middleware (between recovery and validation), and a wrapping of the store."""
+
+    tools: Iterable[BaseTool] = ()
+    middleware: Iterable[Middleware] = ()
+    wrap_store: Callable[[Store], Store] = field(default=lambda store: store)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def masking(settings: Settings) -> Masking:
+    return Masking((settings.model_api_key.get_secret_value(),))
+
+
+def build_registry(settings: Settings, store: Store, additions: Additions) -> ToolRegistry:
+    """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
+    state = protected_paths(settings)
+
+    def surroundings(ctx: CallContext) -> ToolContext:
+        return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=state)
+
+    registry = ToolRegistry(surroundings)
+    for tool in (*(make() for make in BUILTIN.values()), *additions.tools):
+        registry.register(tool)
+    middleware.install(
+        registry,
+        store,
+        approval_ttl=timedelta(seconds=settings.approval_ttl_s),
+        result_budget_bytes=settings.result_budget_bytes,
+        redact=masking(settings).value,
+        clock=utc_now,
+        extra=additions.middleware,
+    )
+    return registry
+
+
+def protected_paths(settings: Settings) -> tuple[Path, ...]:
+    """The state of this home: everything in it but the sessions' action directories (X-12)."""
+    names = ("roundturn.db", "roundturn.db-wal", "roundturn.db-shm", "temporal.db", "blobs", "logs", "dev.json",
+             "roundturn.toml")  # fmt: skip
+    return tuple(settings.home / name for name in names)
+
+
+def build_model(settings: Settings) -> ModelPort:
+    return OpenAIChat(
+        base_url=settings.model_base_url or None,
+        api_key=settings.model_api_key.get_secret_value(),
+        timeout_s=settings.model_timeout_s,
+    )
+
+
+@asynccontextmanager
+async def build_workers(
+    settings: Settings, client: Client, additions: Additions
+) -> AsyncIterator[list[Worker]]:
+    """Two workers of one process: control, models and pure tools; and tools with side effects."""
+    async with AsyncExitStack() as stack:
+        store = additions.wrap_store(
+            await stack.enter_async_context(
+                open_store(settings.store_url, settings.home / "blobs", CONTROL_BUSY_S)
+            )
+        )
+        model = build_model(settings)
+        stack.push_async_callback(model.close)
+        registry = build_registry(settings, store, additions)
+        freezer = Freezer(load_agents(settings.agents_dir), registry, settings)
+        tools = ToolActivities(store, registry)
+        owners = (
+            InboxActivities(store, freezer, call_options(settings)),
+            TurnActivities(store, settings.allow_unverified_verdicts),
+            ModelActivities(store, model, registry, masking(settings).value, utc_now),
+            ReconcileActivities(store, TemporalDoorbell(client, settings)),
+            tools,
+        )
+        drain = timedelta(seconds=settings.drain_s)
+        sticky = timedelta(seconds=2)  # after a kill -9 the next worker gets the work after 2 s instead of 10
+        yield [
+            Worker(
+                client,
+                task_queue=settings.task_queue,
+                workflows=[Session, Turn, Reconcile],
+                activities=[method for owner in owners for method in activity_methods(owner)],
+                sticky_queue_schedule_to_start_timeout=sticky,
+                graceful_shutdown_timeout=drain,
+            ),
+            Worker(
+                client,
+                task_queue=settings.tools_queue,
+                activities=activity_methods(tools),
+                graceful_shutdown_timeout=drain,
+            ),
+        ]
+
+
+def call_options(settings: Settings) -> CallOptions:
+    return CallOptions(
+        tools_queue=settings.tools_queue,
+        heartbeat_s=settings.heartbeat_timeout_s,
+        model_limit_s=settings.model_timeout_s,
+        model_attempts=settings.model_attempts,
+    )

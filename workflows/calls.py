@@ -1,0 +1,116 @@
+"""Every activity that a workflow calls, with its limits and retries; the only file here that names activities.
+
+The numbers are measured ones (design section 3): control SQL is local and never gives up; model and tool calls have
+finite attempts and a heartbeat; a payload that is too big is never tried again.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, CancelledError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.failures import NEVER_RETRIED
+    from activities.inbox import CallOptions, InboxActivities, TakenItem
+    from activities.model import CallPlan, ModelActivities, ModelOutcome, ModelStep
+    from activities.reconcile import ReconcileActivities, Repairs
+    from activities.tools import ToolActivities, ToolOutcome, ToolStep
+    from activities.turns import Ending, Look, TurnActivities
+    from roundturn.approval import SignalledVerdict
+    from roundturn.tool import Effect
+
+CONTROL = workflow.LocalActivityConfig(
+    start_to_close_timeout=timedelta(seconds=10),
+    local_retry_threshold=timedelta(seconds=1),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(milliseconds=200),
+        maximum_interval=timedelta(seconds=10),
+        non_retryable_error_types=NEVER_RETRIED,
+    ),
+)
+BRIEF_LIMIT = timedelta(seconds=5)
+TOOL_ATTEMPTS = 100  # only a store or server that is away, or a worker's death, uses one up
+GRACE = timedelta(seconds=60)  # what an attempt may need beyond the tool's own limit: store, claim, shutdown
+
+
+async def next_inbox_item(session: str) -> TakenItem | None:
+    return await workflow.execute_local_activity_method(InboxActivities.next_inbox_item, session, **CONTROL)
+
+
+async def note_failed_start(turn: str) -> bool:
+    return await workflow.execute_local_activity_method(InboxActivities.note_failed_start, turn, **CONTROL)
+
+
+async def look(turn: str) -> Look:
+    return await workflow.execute_local_activity_method(TurnActivities.look, turn, **CONTROL)
+
+
+async def offer_verdict(offer: SignalledVerdict) -> None:
+    await workflow.execute_local_activity_method(TurnActivities.offer_verdict, offer, **CONTROL)
+
+
+async def expire_approval(approval: str) -> bool:
+    return await workflow.execute_local_activity_method(TurnActivities.expire_approval, approval, **CONTROL)
+
+
+async def finish_turn(ending: Ending) -> None:
+    await workflow.execute_local_activity_method(TurnActivities.finish_turn, ending, **CONTROL)
+
+
+async def call_model(at: ModelStep, options: CallOptions) -> ModelOutcome:
+    """Cancellation waits until the stream is closed."""
+    return await workflow.execute_activity_method(
+        ModelActivities.call_model,
+        at,
+        start_to_close_timeout=timedelta(seconds=options.model_limit_s) + GRACE,
+        heartbeat_timeout=timedelta(seconds=options.heartbeat_s),
+        retry_policy=RetryPolicy(
+            maximum_attempts=options.model_attempts, non_retryable_error_types=NEVER_RETRIED
+        ),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"step {at.step}",
+    )
+
+
+async def call_tool_beside(plan: CallPlan, options: CallOptions) -> ToolOutcome:
+    """A brief pure call as a local activity; what it cannot do in time is done by a normal one, once more."""
+    try:
+        return await workflow.execute_local_activity_method(
+            ToolActivities.call_tool,
+            ToolStep(call=plan.id),
+            start_to_close_timeout=BRIEF_LIMIT,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            summary=plan.tool,
+        )
+    except ActivityError as failed:
+        if isinstance(failed.cause, CancelledError):
+            raise
+        return await call_tool(plan, None, options)
+
+
+async def call_tool(plan: CallPlan, grant: str | None, options: CallOptions) -> ToolOutcome:
+    """Side effects run on a queue of their own, so that a slow one delays nobody."""
+    return await workflow.execute_activity_method(
+        ToolActivities.call_tool,
+        ToolStep(call=plan.id, grant=grant),
+        task_queue=None if plan.effect is Effect.PURE else options.tools_queue,
+        start_to_close_timeout=timedelta(seconds=plan.limit_s) + GRACE,
+        heartbeat_timeout=timedelta(seconds=options.heartbeat_s),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=200),
+            maximum_interval=timedelta(seconds=10),
+            maximum_attempts=TOOL_ATTEMPTS,
+            non_retryable_error_types=NEVER_RETRIED,
+        ),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=plan.tool,
+    )
+
+
+async def reconcile() -> Repairs:
+    return await workflow.execute_activity_method(
+        ReconcileActivities.reconcile,
+        start_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(maximum_attempts=3),
+    )

@@ -1,0 +1,45 @@
+"""The one plugin: converter, sandbox and failure rules are the same for client, worker, tests and replay."""
+
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig
+from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from roundturn.errors import Unavailable
+from roundturn.settings import Settings
+
+# Pure contracts and the activities' signatures: shared with the sandbox, so that a cached workflow costs little.
+PASSED_THROUGH = ("roundturn", "activities", "structlog", "rfc8785")
+
+
+def plugin() -> SimplePlugin:
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return SimplePlugin(
+        "roundturn",
+        data_converter=pydantic_data_converter,
+        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+    )
+
+
+async def connect(settings: Settings) -> Client:
+    """By `temporal_address`, else by Temporal's own `TEMPORAL_*` variables and profiles. Raises `Unavailable`."""
+    config = ClientConfig.load_client_connect_config()
+    if settings.temporal_address:
+        config["target_host"] = settings.temporal_address
+        config["namespace"] = settings.temporal_namespace
+    address = config.get("target_host", "localhost:7233")
+    try:
+        return await Client.connect(**config, plugins=[plugin()])
+    except (RPCError, RuntimeError, OSError) as fault:
+        raise Unavailable(
+            f"no Temporal server answers at {address}",
+            "start one with: roundturn dev, or set TEMPORAL_ADDRESS",
+        ) from fault
+
+
+def task_timeout(settings: Settings) -> timedelta:
+    return timedelta(seconds=settings.workflow_task_timeout_s)
