@@ -1,1 +1,42 @@
 """Fixtures that every part of the suite uses."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tests.system import System, TemporalServer, open_system
+
+
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+    """One server for the whole run; each test has a task queue of its own."""
+    server = TemporalServer(tmp_path_factory.mktemp("temporal"))
+    server.start()
+    yield server
+    server.kill()
+
+
+class OpenSystem(Protocol):
+    async def __call__(
+        self, *scenarios: dict[str, Any], server: TemporalServer | None = None, **settings: Any
+    ) -> System: ...
+
+
+@pytest.fixture
+async def system(tmp_path: Path, temporal: TemporalServer) -> AsyncIterator[OpenSystem]:
+    """`await system(scenario, …, setting=value)`: everything but the worker, which the test starts."""
+    opened: list[Any] = []
+
+    async def open_(
+        *scenarios: dict[str, Any], server: TemporalServer | None = None, **settings: Any
+    ) -> System:
+        context = open_system(
+            tmp_path / f"home{len(opened)}", server or temporal, list(scenarios), **settings
+        )
+        opened.append(context)
+        return await context.__aenter__()
+
+    yield open_
+    for context in reversed(opened):
+        await context.__aexit__(None, None, None)

@@ -15,13 +15,14 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 SUBREAPER, DEATH_SIGNAL = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG in <linux/prctl.h>
 KILL_S = 2.0  # a killed process that is still there after this waits in the kernel; nothing ends it
 OWN_STAT = "/proc/self/stat"
 POLL_S = 0.05  # only where no signal tells that a process which is not a child has ended
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 CONTROL, OUTPUT, STATUS = 0, 1, 2
 
 
@@ -32,9 +33,11 @@ class Command:
         self.code: int | None = None
         self.gone = False
         reaper = os.getpid()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the child no longer handles them
         self.pid = os.fork()
         if self.pid == 0:
-            _become(argv, reaper)
+            _become(argv, reaper, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def look(self) -> None:
         """Collects whoever has ended."""
@@ -102,15 +105,16 @@ def prctl(option: int, value: int) -> None:
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _become(argv: list[str], reaper: int) -> None:
+def _become(argv: list[str], reaper: int, mask: Iterable[int]) -> None:
     """In the child: never returns."""
     try:
         os.setsid()
         prctl(DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != reaper:
             os._exit(127)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and `yes | head` must end
+        for number in (*ENDING, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two: `yes | head`
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(1, 2)
         os.execv(argv[0], argv)
@@ -130,7 +134,7 @@ class Bell:
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, self._ask)
 
     def _ask(self, *_: object) -> None:
@@ -170,12 +174,17 @@ def end(command: Command, bell: Bell, grace_s: float) -> None:
         wait(command, bell, command.is_gone, POLL_S, stoppable=False)
 
 
+def report(line: str) -> None:
+    with suppress(BrokenPipeError):  # the worker is dead; the command is ended all the same
+        os.write(STATUS, line.encode())
+
+
 def main(argv: list[str]) -> None:
     grace_s, linger_s = float(argv[0]), float(argv[1])
     bell = Bell()
     prctl(SUBREAPER, 1)
     command = Command(argv[2:])
-    os.write(STATUS, f"{command.pid}\n".encode())
+    report(f"{command.pid}\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUT)  # else the output would not end with the command
     finished = wait(command, bell, command.has_ended, None, stoppable=True)
     alone = finished and wait(command, bell, command.is_gone, linger_s, stoppable=True)
@@ -183,7 +192,7 @@ def main(argv: list[str]) -> None:
         end(command, bell, grace_s)
     left_behind = int(finished and not alone)
     code = -signal.SIGKILL if command.code is None else command.code
-    os.write(STATUS, f"{code} {left_behind}\n".encode())
+    report(f"{code} {left_behind}\n")
     os._exit(0)
 
 

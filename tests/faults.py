@@ -1,0 +1,61 @@
+"""Faults at named points: a process kills itself before or after one transaction of one port, once."""
+
+import os
+import signal
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from roundturn.store import Store
+
+VARIABLE = "TEST_FAULT"  # PORT.METHOD:before|after:MARKER_FILE[:NTH]
+
+
+def faulty(store: Store) -> Store:
+    """The store as it is, or with the fault that the environment asks for."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return store
+    where, when, marker, *nth = wanted.split(":")
+    port, method = where.split(".")
+    assert port in {field.name for field in fields(Store)}
+    ports: dict[str, Any] = {
+        port: _Faulty(getattr(store, port), method, when, Path(marker), int(*nth or ["1"]))
+    }
+    return replace(store, **ports)
+
+
+class _Faulty:
+    def __init__(self, port: Any, method: str, when: str, marker: Path, nth: int) -> None:
+        self._port = port
+        self._method = method
+        self._when = when
+        self._marker = marker
+        self._left = nth
+        assert hasattr(port, method), method
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        if name != self._method:
+            return found
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if self._when == "before":
+                self._die()
+            result = await found(*args, **kwargs)
+            if self._when == "after":
+                self._die()
+            return result
+
+        return call
+
+    def _die(self) -> None:
+        """Only the first process that comes here: the marker outlives it."""
+        self._left -= 1
+        if self._left:
+            return
+        try:
+            os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
