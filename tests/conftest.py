@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+
 from tests.system import System, TemporalServer, open_system
 
 

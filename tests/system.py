@@ -69,9 +69,8 @@ class TemporalServer:
         ]  # fmt: skip
         for value in tuning:
             command += ["--dynamic-config-value", value]
-        log = open(self._folder / "temporal.log", "ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        log.close()
+        with open(self._folder / "temporal.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         _wait(self._answers, f"the Temporal server on {self.address}")
 
     def _answers(self) -> bool:
