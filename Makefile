@@ -15,7 +15,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(READY) ## the tour, by itself; INTERACTIVE=1 waits for you; OPENAI_API_KEY=… MODEL=… take a real model
-	@$(if $(MODEL),ROUNDTURN_MODEL='$(MODEL)') $(BIN)/roundturn demo
+	@$(BIN)/roundturn demo
 
 dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
 	@$(if $(MODEL),ROUNDTURN_MODEL='$(MODEL)') $(BIN)/roundturn dev

@@ -16,12 +16,11 @@ from roundturn.event import TERMINAL, RunEvent
 from roundturn.settings import Settings
 from roundturn.store import Accepted, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
-from workflows.doorbell import TemporalDoorbell
-from workflows.wire import connect
 
 WAITS_FOR_STORE_S = 30.0  # a person's command waits for a locked store, it does not fail on it (P117)
 PAGE = 500
 FOLLOW_S = 0.15  # SQLite tells nobody of a commit; this is how late a follower may be
+CONNECT_S = 10.0
 
 log = structlog.get_logger()
 
@@ -124,6 +123,7 @@ class Client:
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events from `after` on, as they come, until its turn has ended."""
+        ended = False
         while True:
             page = await self.store.journal.read(run, after, PAGE)
             for event in page:
@@ -132,12 +132,37 @@ class Client:
                 if event.type == TERMINAL:
                     return
             if not page:
-                await asyncio.sleep(FOLLOW_S)
+                if ended:  # asked for what lies behind the end
+                    return
+                turn = await self.store.turns.read(run)
+                ended = turn is None or turn.ended_at is not None
+                await asyncio.sleep(0 if ended else FOLLOW_S)
 
 
 @asynccontextmanager
-async def open_client(settings: Settings, *, temporal: bool = True) -> AsyncIterator[Client]:
-    """`temporal=False` for what only reads. Raises `Unavailable`, `ConfigurationError`."""
+async def open_client(
+    settings: Settings, *, temporal: bool = True, needed: bool = True
+) -> AsyncIterator[Client]:
+    """`temporal=False` for what only reads; `needed=False` goes on without it when it is away.
+
+    Raises `Unavailable`, `ConfigurationError`.
+    """
     async with open_store(settings.store_url, settings.home / "blobs", WAITS_FOR_STORE_S) as store:
-        doorbell = TemporalDoorbell(await connect(settings), settings) if temporal else None
-        yield Client(settings, store, doorbell)
+        yield Client(settings, store, await _doorbell(settings, needed) if temporal else None)
+
+
+async def _doorbell(settings: Settings, needed: bool) -> Doorbell | None:
+    from workflows.doorbell import TemporalDoorbell  # half a second that readers of rows do not spend
+    from workflows.wire import connect
+
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            return TemporalDoorbell(await connect(settings), settings)
+    except (Unavailable, TimeoutError) as fault:
+        if needed:
+            if isinstance(fault, Unavailable):
+                raise
+            raise Unavailable(
+                "the Temporal server does not answer", "is it overloaded or still starting?"
+            ) from fault
+        return None

@@ -40,7 +40,11 @@ class Snapshot(BaseModel, frozen=True):
 
 def parse_definition(text: str, source: str) -> AgentDefinition:
     """Raises `ConfigurationError` naming `source` and the field."""
-    match = re.match(rf"\s*{re.escape(FENCE)}\n(.*?)\n{re.escape(FENCE)}\n(.*)", text, re.DOTALL)
+    match = re.match(
+        rf"\s*{re.escape(FENCE)}\n(.*?)\n{re.escape(FENCE)}\n(.*)",
+        text.removeprefix("\ufeff").replace("\r\n", "\n"),
+        re.DOTALL,
+    )
     if match is None:
         raise ConfigurationError(
             f"{source}: no front matter",

@@ -15,7 +15,7 @@ class RoundturnError(Exception):
 class ToolFailed(RoundturnError):
     """For the model: the tool could not do it; the text becomes an error result.
 
-    `kind` names the class of failure; `details` is plain JSON for metadata.
+    `kind` names the class of failure.
     """
 
     def __init__(self, detail: str, kind: str = "tool_failed") -> None:

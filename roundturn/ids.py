@@ -4,8 +4,8 @@ import base64
 import re
 from dataclasses import dataclass
 
-SESSION_PATTERN = re.compile(r"^s_[a-z2-7]{26}$")
-FOREIGN_KEY_PATTERN = re.compile(r"^[A-Za-z0-9_.:-]{1,200}$")
+SESSION_PATTERN = re.compile(r"s_[a-z2-7]{26}")
+FOREIGN_KEY_PATTERN = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 
 
 def session_id(random: bytes) -> str:
@@ -25,12 +25,12 @@ def _encode(random: bytes) -> str:
 
 
 def is_session_id(text: str) -> bool:
-    return SESSION_PATTERN.match(text) is not None
+    return SESSION_PATTERN.fullmatch(text) is not None
 
 
 def is_foreign_key(text: str) -> bool:
     """Whether a client's own key may be stored beside ours; it is never used as a path or workflow id (P134)."""
-    return FOREIGN_KEY_PATTERN.match(text) is not None
+    return FOREIGN_KEY_PATTERN.fullmatch(text) is not None
 
 
 def turn_id(session: str, n: int) -> str:

@@ -10,6 +10,7 @@ import rfc8785
 
 SAFE_INTEGER = 2**53 - 1  # RFC 8785 section 3.2.2.3: beyond this a double loses digits
 MAX_DEPTH = 64  # deeper nesting than any tool needs; json itself gives up near 1,000
+MAX_INTEGER_BITS = 14_000  # Python writes and reads no integer of more than 4,300 digits
 
 
 class NotJson(ValueError):
@@ -29,7 +30,11 @@ def clean_json(value: Any, depth: int = 0) -> Any:
     """A copy that is strict JSON with clean text. Raises `NotJson` naming the first value that is not."""
     if depth > MAX_DEPTH:
         raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise NotJson(f"an integer of {value.bit_length()} bits is too long")
         return value
     if isinstance(value, str):
         return clean_text(value)
@@ -40,10 +45,34 @@ def clean_json(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise NotJson("an object key is not a string")
-        return {clean_text(key): clean_json(item, depth + 1) for key, item in value.items()}
+        cleaned = {clean_text(key): clean_json(item, depth + 1) for key, item in value.items()}
+        if len(cleaned) != len(value):
+            raise NotJson("two keys differ only in characters that no text may hold")
+        return cleaned
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [clean_json(item, depth + 1) for item in value]
     raise NotJson(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def recordable(value: Any, depth: int = 0) -> Any:
+    """`clean_json` for records, which one odd value must not lose: what has no JSON form becomes its text (P31)."""
+    if isinstance(value, Mapping) and depth < MAX_DEPTH:
+        return {clean_text(str(key)): recordable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple) and depth < MAX_DEPTH:
+        return [recordable(item, depth + 1) for item in value]
+    try:
+        return clean_json(value, depth)
+    except NotJson:
+        return clean_text(_told(value))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        return "(nested too deep)"
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - somebody else's __str__, or an integer that is too long to write
+        return f"({type(value).__name__})"
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -84,18 +113,25 @@ def dump(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """SHA-256 in hex over canonical JSON (RFC 8785); integers beyond 2^53 count as strings (design section 2)."""
-    return hashlib.sha256(rfc8785.dumps(_narrow_integers(value))).hexdigest()
+    """SHA-256 in hex over canonical JSON (RFC 8785); integers beyond 2^53 count as strings (design section 2).
+
+    Those strings begin with NUL, which clean text never holds: the integer and its digits in quotes differ.
+    Raises `NotJson`.
+    """
+    try:
+        return hashlib.sha256(rfc8785.dumps(_narrow_integers(value))).hexdigest()
+    except (ValueError, RecursionError) as fault:
+        raise NotJson(f"no canonical form: {fault}") from None
 
 
 def _narrow_integers(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if abs(value) <= SAFE_INTEGER else str(value)
+        return value if abs(value) <= SAFE_INTEGER else f"\x00{value}"
     if isinstance(value, dict):
         return {key: _narrow_integers(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_narrow_integers(item) for item in value]
     return value
 
@@ -106,6 +142,8 @@ def cut(text: str, budget_bytes: int) -> str:
     if len(raw) <= budget_bytes:
         return text
     marker = f"\n[... {len(raw)} bytes in all, the middle is cut ...]\n"
-    room = max(budget_bytes - len(marker), 0)
+    room = budget_bytes - len(marker)
+    if room <= 0:
+        return raw[: max(budget_bytes, 0)].decode(errors="ignore")
     head, tail = raw[: room - room // 3], raw[len(raw) - room // 3 :]
     return head.decode(errors="ignore") + marker + tail.decode(errors="ignore")

@@ -21,6 +21,7 @@ class ToolRegistry:
         self._tools: dict[str, BaseTool] = {}
         self._specs: dict[str, ToolSpec] = {}
         self._middleware: list[Middleware] = []
+        self._closed = False
         self._tool_context = tool_context or (lambda ctx: ToolContext(ctx.workdir, ctx.tool_call_id))
 
     def register(self, tool: BaseTool) -> None:
@@ -44,15 +45,24 @@ class ToolRegistry:
 
     def to_api_schema(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """`{name, description, input_schema}` of each tool, generated from its input model (T-03)."""
-        wanted = self._specs if names is None else [name for name in self._specs if name in set(names)]
+        wanted = self._specs.keys() if names is None else set(names)
         return [
             {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
-            for spec in (self._specs[name] for name in wanted)
+            for spec in self._specs.values()
+            if spec.name in wanted
         ]
 
     def use(self, middleware: Middleware) -> None:
-        """Appends a layer: first registered is entered first and left last (M-03)."""
+        """Appends a layer: first registered is entered first and left last (M-03).
+
+        Raises `AuthorError` once the chain is closed: inside the approval a layer could change what was approved (P37).
+        """
+        if self._closed:
+            raise AuthorError("the chain is closed", "hand the middleware to the assembly, as `extra`")
         self._middleware.append(middleware)
+
+    def close_chain(self) -> None:
+        self._closed = True
 
     @property
     def chain(self) -> list[str]:
@@ -89,6 +99,6 @@ async def _enter(layer: Middleware, run: Next, ctx: CallContext) -> ToolExecutio
 def unknown_tool(name: str, visible: Iterable[str]) -> ToolFailed:
     """What the model reads when it invents a tool (P12): near names first, bounded, nothing raw."""
     known = sorted(visible)
-    near = difflib.get_close_matches(name, known, NEAR_NAMES, 0.5)
+    near = difflib.get_close_matches(name[:64], known, NEAR_NAMES, 0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"available: {', '.join(known[:20]) or 'none'}"
     return ToolFailed(f"There is no tool named {printable(name)!r}; {hint}", "tool_not_found")

@@ -14,6 +14,7 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from roundturn.errors import ConfigurationError
@@ -21,6 +22,8 @@ from roundturn.rules import Policy
 
 FILE_NAME = "roundturn.toml"
 PREFIX = "ROUNDTURN_"
+YEAR_S = 366 * 24 * 3600
+NESTED = (f"{PREFIX}POLICY",)  # ROUNDTURN_POLICY__DENY and its like
 DEV_FILE = "dev.json"  # the addresses of a running `roundturn dev`, inside the home
 
 
@@ -31,7 +34,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid"
+        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True, frozen=True, extra="forbid"
     )
 
     home: Path = Path(".roundturn")
@@ -45,19 +48,19 @@ class Settings(BaseSettings):
     model: str = "gpt-5-mini"
     model_base_url: str = ""
     model_api_key: SecretStr = SecretStr("")
-    model_timeout_s: float = Field(default=600, gt=0)
+    model_timeout_s: float = Field(default=600, gt=0, le=YEAR_S)
     model_attempts: int = Field(default=4, ge=1)
 
     max_steps: int = Field(default=10, ge=1)
-    approval_ttl_s: float = Field(default=24 * 3600, gt=0)
+    approval_ttl_s: float = Field(default=24 * 3600, gt=0, le=10 * YEAR_S)
     result_budget_bytes: int = Field(default=32 * 1024, ge=1024)
     allow_unverified_verdicts: bool = False
     policy: Policy = Policy()
 
-    heartbeat_timeout_s: float = Field(default=4, ge=1)
-    workflow_task_timeout_s: float = Field(default=3, ge=1)
-    reconcile_interval_s: float = Field(default=10, ge=1)
-    drain_s: float = Field(default=10, ge=0)
+    heartbeat_timeout_s: float = Field(default=4, ge=1, le=YEAR_S)
+    workflow_task_timeout_s: float = Field(default=3, ge=1, le=YEAR_S)
+    reconcile_interval_s: float = Field(default=10, ge=1, le=YEAR_S)
+    drain_s: float = Field(default=10, ge=0, le=YEAR_S)
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 
     @field_validator("home", "agents_dir")
@@ -80,10 +83,16 @@ def load(home: Path | None = None, **given: Any) -> Settings:
     _refuse_unknown(os.environ)
     if home is not None:
         given["home"] = home
-    root = Path(given.get("home") or os.environ.get(f"{PREFIX}HOME") or Settings.model_fields["home"].default)
-    files = [_openai(os.environ), _toml(root / FILE_NAME), _toml(Path(FILE_NAME)), _dev(root / DEV_FILE)]
+    here = _toml(Path(FILE_NAME))
+    default = here.get("home") or Settings.model_fields["home"].default
+    root = Path(str(given.get("home") or os.environ.get(f"{PREFIX}HOME") or default)).expanduser()
+    files = [_openai(os.environ), _toml(root / FILE_NAME), here, _dev(root / DEV_FILE)]
     try:
         return _sourced(files)(**given)
+    except SettingsError as fault:
+        raise ConfigurationError(
+            f"{fault}: {fault.__cause__}", "lists and tables in the environment are JSON"
+        ) from None
     except ValidationError as fault:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"])) or "settings"
@@ -117,7 +126,7 @@ def _refuse_unknown(environ: Mapping[str, str]) -> None:
     """A limit that is misspelt must not be silently inert (P97)."""
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in environ:
-        if name.startswith(PREFIX) and name.split("__")[0] not in known:
+        if name.startswith(PREFIX) and name not in known and name.split("__")[0] not in NESTED:
             near = difflib.get_close_matches(name, known, 1)
             raise ConfigurationError(
                 f"unknown setting {name} in the environment",
@@ -142,10 +151,10 @@ def _toml(path: Path) -> dict[str, Any]:
 def _dev(path: Path) -> dict[str, Any]:
     """What a `roundturn dev` on this home wrote when all was up; absent otherwise."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())["settings"]
+        found: dict[str, Any] = dict(json.loads(path.read_text())["settings"])
     except FileNotFoundError:
         return {}
-    except (json.JSONDecodeError, KeyError) as fault:
+    except (OSError, ValueError, KeyError, TypeError) as fault:
         raise ConfigurationError(
             f"{path} cannot be read: {fault}", "remove it and start roundturn dev again"
         ) from None

@@ -158,6 +158,9 @@ class Sessions(Protocol):
 
     async def read(self, session: str) -> SessionRow | None: ...
 
+    async def page(self, prefix: str, limit: int) -> list[SessionRow]:
+        """Those whose id begins with `prefix`, newest first."""
+
     async def freeze(self, session: str, snapshot: str) -> str:
         """Stores the snapshot (JSON) if none is set; returns the one that holds."""
 
@@ -221,8 +224,12 @@ class Transcript(Protocol):
 class Ledger(Protocol):
     async def read(self, call: str) -> CallRow | None: ...
 
-    async def claim(self, call: str, owner: str, lease: timedelta, grant: str | None, digest: str) -> Claim:
+    async def claim(
+        self, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
+    ) -> Claim:
         """Compare-and-swap before a call may run; consumes the grant in the same transaction.
+
+        With a `lease` the call is the owner's alone; without one (it may run again) only the grant is checked.
 
         `won`: run it. `final`: a result stands. `busy`: another owner's lease is live or lapsed, see the row.
         `stopped`: the turn may not go on. `ungranted`: the grant does not fit this call any more.
@@ -243,7 +250,7 @@ class Ledger(Protocol):
 
 class Approvals(Protocol):
     async def request(self, wanted: "NewApproval", ttl: timedelta) -> ApprovalRow | None:
-        """One row for (call, digest), the one that is there if it is; None when the turn may not go on."""
+        """One row for (call, digest), the one that is there if it is; None when the turn or the call went on without it."""
 
     async def read(self, approval: str) -> ApprovalRow | None: ...
 

@@ -3,52 +3,79 @@
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
 
 MASK = "***"
+SHORTEST_SECRET = 8  # a shorter one is a placeholder, or a word that would be masked everywhere
 SECRET_NAMES = re.compile(
-    r"(api[_-]?key|authorization|token|secret|password|passwd|cookie|credential)", re.IGNORECASE
+    r"(api[_-]?key|access[_-]?key|private[_-]?key|authorization|token|secret|password|passwd|passphrase"
+    r"|cookie|credential)",
+    re.IGNORECASE,
 )
+# People judge masked arguments, so no shape may swallow what a shell or a language would run.
 SECRET_SHAPES = re.compile(
     r"(?i:bearer\s+)[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?i:(?<=basic )|(?<=basic\t))(?=\S*[A-Z0-9=])[A-Za-z0-9+/]{8,}={0,2}"
     r"|\bsk-[A-Za-z0-9_-]{8,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{20,}"
+    r"|\bgithub_pat_[A-Za-z0-9_]{20,}"
     r"|\bxox[abprs]-[A-Za-z0-9-]{10,}"
     r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
-COUNTS = re.compile(r"tokens?$", re.IGNORECASE)  # input_tokens counts, it does not open doors
+# `key=value` and `"key": "value"`; a call such as token=get_token() is code.
+SECRET_PAIRS = re.compile(
+    r"((?i:api[_-]?key|access[_-]?key|authorization|token|secret|password|passwd|passphrase)[\"']?\s*[=:]\s*[\"']?)"
+    r"(?!(?i:bearer|basic)\s)[A-Za-z0-9._~+/=%!-]{6,}+(?![(\[])"
+)
+COUNTS = re.compile(r"tokens|token_count", re.IGNORECASE)  # input_tokens counts, it does not open doors
 
 
 class Masking:
     """Masks values by their name, by their shape, and by the secrets this process itself holds (P131)."""
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        self._secrets = tuple(secret for secret in secrets if len(secret) >= 8)
+        held = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        self._secrets = sorted(held, key=len, reverse=True)  # one may begin with another
 
     def text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        return SECRET_SHAPES.sub(MASK, text)
+        return SECRET_PAIRS.sub(rf"\1{MASK}", SECRET_SHAPES.sub(MASK, text))
 
     def value(self, value: Any, name: str = "") -> Any:
-        """A masked copy of plain data: strings, mappings, sequences."""
-        if isinstance(value, dict):
-            return {key: self.value(item, str(key)) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.value(item, name) for item in value]
-        if name and SECRET_NAMES.search(name) and not COUNTS.search(name) and value not in (None, "", False):
+        """A masked copy as plain data: strings, numbers, mappings, lists; anything else as its masked text."""
+        if value is None or isinstance(value, bool) or value == "":
+            return value
+        if isinstance(value, int | float):
+            return MASK if _is_secret(name) and not COUNTS.search(name) else value
+        if _is_secret(name):
             return MASK
-        return self.text(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self._key(key): self.value(item, str(key)) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0]):  # a raw header
+                return [value[0], self.value(value[1], value[0])]
+            return [self.value(item) for item in value]
+        return self.text(repr(value))
+
+    def _key(self, key: Any) -> Any:
+        return self.text(key) if isinstance(key, str) else key
 
     def __call__(
         self, _logger: Any, _method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
         """As a structlog processor: after exceptions were rendered, before the line is."""
         return {key: self.value(item, key) for key, item in event.items()}
+
+
+def _is_secret(name: str) -> bool:
+    return bool(name) and SECRET_NAMES.search(name) is not None
 
 
 def configure(level: str, masking: Masking, process: str) -> None:

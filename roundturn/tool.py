@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from roundturn.errors import AuthorError
 
-NAME_PATTERN = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")  # what model APIs accept (P30)
+NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what model APIs accept (P30)
+LONGEST_LIMIT_S = 7 * 24 * 3600
 
 
 class Effect(StrEnum):
@@ -90,11 +91,21 @@ class BaseTool(ABC):
         for attribute in ("name", "description", "input_model"):
             if not getattr(self, attribute, None):
                 raise AuthorError(f"tool {who} has no {attribute}", f"set `{attribute}` on the class {who}")
-        if not NAME_PATTERN.match(self.name):
+        if not NAME_PATTERN.fullmatch(self.name):
             raise AuthorError(
                 f"tool name {self.name!r} of {who} is not accepted by model APIs",
                 f"use a name that matches {NAME_PATTERN.pattern}",
             )
+        if not (isinstance(self.input_model, type) and issubclass(self.input_model, BaseModel)):
+            raise AuthorError(
+                f"the input_model of {who} is not a Pydantic model", "subclass pydantic.BaseModel"
+            )
+        if not isinstance(self.effect, Effect):
+            raise AuthorError(
+                f"the effect of {who} is {self.effect!r}", "use a member of roundturn.tool.Effect"
+            )
+        if not (0 < self.limit_s <= LONGEST_LIMIT_S):
+            raise AuthorError(f"limit_s of {who} is {self.limit_s}", f"0 to {LONGEST_LIMIT_S} seconds")
         if self.brief and self.effect is not Effect.PURE:
             raise AuthorError(f"tool {self.name} is brief but not pure", "only pure tools may be brief")
         return ToolSpec(

@@ -15,6 +15,7 @@ from activities.reconcile import ReconcileActivities
 from activities.tools import ToolActivities
 from activities.turns import TurnActivities, activity_methods
 from roundturn import middleware
+from roundturn.agents import load_agents
 from roundturn.call import CallContext, Middleware
 from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
@@ -25,7 +26,7 @@ from roundturn.stores import open_store
 from roundturn.telemetry import Masking
 from roundturn.tool import BaseTool, ToolContext
 from roundturn.tools import BUILTIN
-from worker.agents import Freezer, load_agents
+from worker.agents import Freezer
 from workflows.doorbell import TemporalDoorbell
 from workflows.reconcile import Reconcile
 from workflows.session import Session

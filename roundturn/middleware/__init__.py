@@ -26,7 +26,7 @@ def install(
     clock: Callable[[], datetime],
     extra: Iterable[Middleware] = (),
 ) -> None:
-    """Registers every layer, outermost first."""
+    """Registers every layer, outermost first, and closes the chain."""
     layers: tuple[Middleware, ...] = (
         Audit(store.ledger, clock),
         recovery,
@@ -39,3 +39,4 @@ def install(
     )
     for layer in layers:
         registry.use(layer)
+    registry.close_chain()

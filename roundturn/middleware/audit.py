@@ -7,7 +7,8 @@ from functools import partial
 from typing import Literal, cast
 
 from roundturn.call import CallContext, Next, ToolExecutionResult
-from roundturn.store import Attempt, CallRow, Ledger, Outcome, insist
+from roundturn.errors import Unavailable
+from roundturn.store import FINAL, Attempt, CallRow, Ledger, Outcome, insist
 from roundturn.tool import ToolResult
 
 
@@ -34,7 +35,12 @@ class Audit:
             return result
         outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)
         write = partial(self._ledger.settle, ctx.tool_call_id, ctx.attempt, outcome, attempt)
-        return standing_result(await insist(write, asyncio.sleep))
+        row = await insist(write, asyncio.sleep)
+        if (
+            row.status not in FINAL
+        ):  # refused here while another attempt runs it: that one's result will stand
+            raise Unavailable(f"call {ctx.tool_call_id} is being run by another attempt")
+        return standing_result(row)
 
 
 def standing_result(row: CallRow) -> ToolExecutionResult:

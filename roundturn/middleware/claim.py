@@ -19,6 +19,9 @@ RENEW_S = 1.5
 LOOK_S = 0.25
 
 INTERRUPTED = "Outcome unknown: this was stopped while it was running. It may have run in part; look before doing it again."
+UNREACHABLE = (
+    "What this call needs could not be reached; it may have run in part, look before doing it again:"
+)
 
 
 class Claim:
@@ -33,7 +36,8 @@ class Claim:
         if not once and ctx.grant is None:
             return await next(ctx)
         bound = binding_digest(ctx)
-        claim = partial(self._ledger.claim, ctx.tool_call_id, ctx.attempt, LEASE, ctx.grant, bound)
+        lease = LEASE if once else None
+        claim = partial(self._ledger.claim, ctx.tool_call_id, ctx.attempt, lease, ctx.grant, bound)
         match await insist(claim, asyncio.sleep):  # the same owner may ask again after an ambiguous commit
             case "won":
                 return await self._run_once(ctx, next) if once else await next(ctx)
@@ -53,6 +57,10 @@ class Claim:
             except asyncio.CancelledError:
                 # Whoever cancelled wants it over; that it began is a fact and goes into the ledger.
                 return ToolExecutionResult.failed(INTERRUPTED, "outcome_unknown")
+            except (
+                Unavailable
+            ) as fault:  # what can be tried again for others cannot for a call that runs once
+                return ToolExecutionResult.failed(f"{UNREACHABLE} {fault.detail}", "outcome_unknown")
 
     @asynccontextmanager
     async def _renewed(self, ctx: CallContext) -> AsyncIterator[None]:

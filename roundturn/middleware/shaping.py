@@ -1,6 +1,9 @@
 """On the way back: a result over the byte budget is kept whole in the blob store and cut for the model (P20)."""
 
+from typing import Any
+
 from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.errors import Unavailable
 from roundturn.jsontext import clean_text, cut
 from roundturn.store import Blobs
 
@@ -18,6 +21,10 @@ class Shaping:
         whole = output.encode()
         if len(whole) <= self._budget:
             return result.model_copy(update={"result": result.result.model_copy(update={"output": output})})
-        kept = {"original": await self._blobs.put(whole), "original_bytes": len(whole)}
+        kept: dict[str, Any] = {"original_bytes": len(whole)}
+        try:
+            kept["original"] = await self._blobs.put(whole)
+        except (OSError, Unavailable) as fault:  # the tool has run: its result counts, cut as it is
+            kept["original_lost"] = str(fault)
         short = result.result.model_copy(update={"output": cut(output, self._budget)})
         return result.model_copy(update={"result": short, "metadata": {**result.metadata, **kept}})

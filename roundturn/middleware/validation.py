@@ -17,9 +17,11 @@ class Validation:
 
     async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
         tool = self._registry.get(ctx.tool_name)
-        if tool is None or ctx.spec is None:
+        # A layer outside may have renamed the call: it is judged as the tool that would run.
+        spec = ctx.spec if ctx.spec and ctx.spec.name == ctx.tool_name else self._registry.spec(ctx.tool_name)
+        if tool is None or spec is None:
             raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
-        schema = cut(dump(ctx.spec.input_schema), SCHEMA_BYTES)
+        schema = cut(dump(spec.input_schema), SCHEMA_BYTES)
         if ctx.arguments_error:
             raise ToolFailed(
                 f"The arguments are not valid JSON: {ctx.arguments_error}. "
@@ -34,7 +36,7 @@ class Validation:
                 f"{_faults(fault)} The tool was not run. Schema: {schema}", "invalid_arguments"
             ) from None
         arguments = parsed.model_dump(mode="json")
-        return await next(ctx.with_(parsed=parsed, arguments=arguments))
+        return await next(ctx.with_(parsed=parsed, arguments=arguments, spec=spec))
 
 
 def _faults(fault: ValidationError) -> str:

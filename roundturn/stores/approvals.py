@@ -11,7 +11,6 @@ from sqlalchemy import Row, Select, or_, select, update
 from roundturn import ids
 from roundturn.approval import DECIDED, ApprovalRow, Standing, Verdict, VerdictOutcome, standing_of
 from roundturn.event import NewEvent
-from roundturn.jsontext import clean_json, clean_text
 from roundturn.store import NewApproval
 from roundturn.stores.engine import Database, Tx, insert, now
 from roundturn.stores.journal import append
@@ -35,14 +34,15 @@ class SqlApprovals:
                 return None
             at = await now(tx)
             made = ids.approval_id(secrets.token_bytes(16))
-            values = {**asdict(wanted), "arguments": clean_json(wanted.arguments)}
             once = insert(tx, approvals).values(
-                **values, id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
+                **asdict(wanted), id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
             )
+            wait = update(tool_calls).where(
+                tool_calls.c.id == wanted.call, tool_calls.c.status.in_(("requested", "suspended"))
+            )
+            if (await tx.execute(wait.values(status="suspended"))).rowcount == 0:
+                return None  # it is being run or has its result: nothing to ask a person
             await tx.execute(once.on_conflict_do_nothing())
-            await tx.execute(
-                update(tool_calls).where(tool_calls.c.id == wanted.call).values(status="suspended")
-            )
             row = (await tx.execute(known)).one()
             await append(tx, wanted.run, [NewEvent("approval.requested", _shown(row))])
             return _approval(row)
@@ -71,8 +71,6 @@ class SqlApprovals:
         note: str | None,
         digest: str | None,
     ) -> VerdictOutcome:
-        note = None if note is None else clean_text(note)
-        actor = clean_text(actor)
         async with self._database.write() as tx:
             row = await _one(tx, approval, lock=True)
             if row is None:
@@ -147,7 +145,7 @@ async def _lapse(tx: Tx, row: ApprovalRow) -> bool:
 
 async def _one(tx: Tx, approval: str, *, lock: bool = False) -> ApprovalRow | None:
     query = select(approvals).where(approvals.c.id == approval)
-    row = (await tx.execute(query.with_for_update() if lock else query)).one_or_none()
+    row = (await tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
     return None if row is None else _approval(row)
 
 

@@ -7,7 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
-DIGEST = re.compile(r"^[0-9a-f]{64}$")  # the only thing that ever becomes part of a path (P134)
+DIGEST = re.compile(r"[0-9a-f]{64}")  # the only thing that ever becomes part of a path (P134)
 
 
 class DirectoryBlobs:
@@ -20,7 +20,7 @@ class DirectoryBlobs:
         return digest
 
     async def get(self, digest: str) -> bytes | None:
-        if not DIGEST.match(digest):
+        if not DIGEST.fullmatch(digest):
             return None
         try:
             return await asyncio.to_thread(self._path(digest).read_bytes)
@@ -36,8 +36,12 @@ class DirectoryBlobs:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, event, make_url, select, type_coerce
+from sqlalchemy import URL, Table, event, make_url, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from roundturn.errors import ConfigurationError, Unavailable
@@ -19,17 +20,38 @@ Tx = AsyncConnection
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
 
 
+WANTED = (
+    "set ROUNDTURN_DATABASE_URL to sqlite+aiosqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
+)
+# PostgreSQL's classes of errors that may pass: connection, rollback (deadlock), resources, operator, system.
+PASSING = ("08", "40", "53", "57", "58")
+
+
+def _url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        parsed.get_dialect()
+    except (ArgumentError, ValueError) as fault:
+        raise ConfigurationError(f"the store's URL cannot be understood: {fault}", WANTED) from None
+    return parsed
+
+
 class Database:
     """`busy_s`: how long one attempt waits for another process's write; the caller's retry goes on from there."""
 
     def __init__(self, url: str, busy_s: float) -> None:
-        parsed = make_url(url)
+        parsed = _url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.path = parsed.database if self.is_sqlite else None
         options: dict[str, Any] = (
             {"connect_args": {"timeout": busy_s}} if self.is_sqlite else {"pool_pre_ping": True}
         )
-        self.engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=24, **options)
+        try:
+            self.engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=24, **options)
+        except (InvalidRequestError, ImportError, TypeError) as fault:
+            raise ConfigurationError(
+                f"{parsed.drivername} cannot be used for the store: {fault}", WANTED
+            ) from None
         # SQLite lets one writer in; queueing here is fair and costs no polling, the busy wait is for other processes.
         self._turnstile = asyncio.Lock() if self.is_sqlite else None
         if self.is_sqlite:
@@ -65,20 +87,25 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: Any, fault: BaseException | None, _trace: Any) -> None:
-        if not isinstance(fault, DBAPIError | OSError):
+        if not isinstance(fault, DBAPIError | OSError | PoolTimeout):
             return
         said = str(getattr(fault, "orig", fault))
         if any(word in said for word in LOCKED):
             raise Unavailable(
                 "the store is locked by another process", "it is waited for; end long transactions"
             ) from fault
-        if "readonly" in said or "unable to open" in said:
+        if "readonly" in said or "unable to open" in said or "not a database" in said:
             raise ConfigurationError(
                 f"the store cannot be written: {said}", "make the home directory writable for this user"
             ) from fault
         if "disk is full" in said or "disk I/O error" in said:
             raise Unavailable(f"the store's disk fails: {said}", "make room; nothing was lost") from fault
-        if isinstance(fault, OperationalError | OSError) or getattr(fault, "connection_invalidated", False):
+        passing = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
+        if (
+            isinstance(fault, OperationalError | OSError | PoolTimeout)
+            or getattr(fault, "connection_invalidated", False)
+            or passing[:2] in PASSING
+        ):
             raise Unavailable(
                 f"the store is not reachable: {said}", "check the database and its address"
             ) from fault

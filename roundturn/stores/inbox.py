@@ -6,7 +6,6 @@ from sqlalchemy import exists, func, select, update
 
 from roundturn import ids
 from roundturn.event import NewEvent
-from roundturn.jsontext import clean_text
 from roundturn.store import Accepted, Taken
 from roundturn.stores.engine import Database, Tx, now
 from roundturn.stores.journal import append
@@ -20,10 +19,11 @@ class SqlInbox:
         self._database = database
 
     async def accept(self, session: str, text: str, key: str | None = None) -> Accepted | None:
-        text = clean_text(text)
         async with self._database.write() as tx:
             row = (
-                await tx.execute(select(sessions).where(sessions.c.id == session).with_for_update())
+                await tx.execute(
+                    select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
+                )
             ).one_or_none()
             if row is None:
                 return None
@@ -79,7 +79,9 @@ class SqlInbox:
             return None
         async with self._database.write() as tx:
             holder = (
-                await tx.execute(select(sessions).where(sessions.c.id == session).with_for_update())
+                await tx.execute(
+                    select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
+                )
             ).one()
             if (row := (await tx.execute(query.where(inbox.c.state == "taken"))).one_or_none()) is not None:
                 return Taken(row.turn, holder.generation)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from roundturn.event import NewEvent
-from roundturn.jsontext import clean_json, clean_text
+from roundturn.jsontext import recordable
 from roundturn.store import FINAL, Attempt, CallRow, Claim, Outcome
 from roundturn.stores.engine import Database, Tx, insert, now
 from roundturn.stores.journal import append
@@ -29,7 +29,9 @@ class SqlLedger:
             row = await _row(tx, call, lock=False)
             return None if row is None else call_row(row, bool(row.lease_live))
 
-    async def claim(self, call: str, owner: str, lease: timedelta, grant: str | None, digest: str) -> Claim:
+    async def claim(
+        self, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
+    ) -> Claim:
         async with self._database.write() as tx:
             turn = (await tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
             standing = await fence(tx, turn)
@@ -43,8 +45,12 @@ class SqlLedger:
                 return "stopped"
             if grant is not None and not await _consume(tx, call, grant, digest):
                 return "ungranted"
-            if row.effect == Effect.ONCE:
+            if lease is not None:
                 await _take(tx, call, owner, lease)
+            elif (
+                row.status == "suspended"
+            ):  # it waits no more; a turn that ends now must not say it never ran
+                await tx.execute(update(tool_calls).where(tool_calls.c.id == call).values(status="requested"))
             await append(tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:64]})])
             return "won"
 
@@ -115,7 +121,7 @@ def call_row(row: Row[Any], lease_live: bool) -> CallRow:
 async def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
     query = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live"))
     query = query.where(tool_calls.c.id == call)
-    return (await tx.execute(query.with_for_update() if lock else query)).one_or_none()
+    return (await tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
 
 
 async def _take(tx: Tx, call: str, owner: str, lease: timedelta) -> None:
@@ -134,12 +140,12 @@ async def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
 
 
 async def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
-    plain = clean_json(dict(outcome.metadata))
+    plain = recordable(dict(outcome.metadata))
     settle = update(tool_calls).where(tool_calls.c.id == row.id)
     values = {
         "status": outcome.status,
         "is_error": outcome.is_error,
-        "output": clean_text(outcome.output),
+        "output": outcome.output,
         "metadata": plain,
         "settled_at": await now(tx),
     }
@@ -163,7 +169,7 @@ async def _audit(tx: Tx, call: str, attempt: Attempt) -> None:
         id=attempt.id,
         call=call,
         status=attempt.status,
-        error_type=attempt.error_type[:64],
+        error_type=attempt.error_type,
         started_at=attempt.started_at,
         elapsed_ms=attempt.elapsed_ms,
         grant=attempt.grant,

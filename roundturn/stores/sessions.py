@@ -6,9 +6,19 @@ import secrets
 from sqlalchemy import select, update
 
 from roundturn import ids
+from roundturn.jsontext import clean_text
 from roundturn.store import SessionRow
 from roundturn.stores.engine import Database, Tx, insert, now
 from roundturn.stores.tables import sessions, snapshots
+
+COLUMNS = (
+    sessions.c.id,
+    sessions.c.agent,
+    sessions.c.action_dir,
+    sessions.c.generation,
+    sessions.c.snapshot,
+    sessions.c.created_at,
+)
 
 
 class SqlSessions:
@@ -20,16 +30,16 @@ class SqlSessions:
             if client_key is not None and (known := await _one(tx, sessions.c.client_key == client_key)):
                 return known
             made = ids.session_id(secrets.token_bytes(16))
-            await tx.execute(
-                sessions.insert().values(
-                    id=made,
-                    client_key=client_key,
-                    agent=agent,
-                    action_dir=action_dir.replace("{session}", made),
-                    created_at=await now(tx),
-                )
+            fresh = insert(tx, sessions).values(
+                id=made,
+                client_key=client_key,
+                agent=agent,
+                action_dir=action_dir.replace("{session}", made),
+                created_at=await now(tx),
             )
-            row = await _one(tx, sessions.c.id == made)
+            await tx.execute(fresh.on_conflict_do_nothing(index_elements=["client_key"]))
+            mine = sessions.c.id == made if client_key is None else sessions.c.client_key == client_key
+            row = await _one(tx, mine)
             assert row is not None
             return row
 
@@ -37,7 +47,14 @@ class SqlSessions:
         async with self._database.read() as tx:
             return await _one(tx, sessions.c.id == session)
 
+    async def page(self, prefix: str, limit: int) -> list[SessionRow]:
+        query = select(*COLUMNS).where(sessions.c.id.startswith(prefix, autoescape=True))
+        async with self._database.read() as tx:
+            rows = await tx.execute(query.order_by(sessions.c.created_at.desc(), sessions.c.id).limit(limit))
+            return [SessionRow(**row._mapping) for row in rows]
+
     async def freeze(self, session: str, snapshot: str) -> str:
+        snapshot = clean_text(snapshot)
         digest = hashlib.sha256(snapshot.encode()).hexdigest()
         async with self._database.write() as tx:
             await tx.execute(
@@ -56,15 +73,7 @@ class SqlSessions:
 
 
 async def _one(tx: Tx, condition: object) -> SessionRow | None:
-    columns = (
-        sessions.c.id,
-        sessions.c.agent,
-        sessions.c.action_dir,
-        sessions.c.generation,
-        sessions.c.snapshot,
-        sessions.c.created_at,
-    )
-    row = (await tx.execute(select(*columns).where(condition))).one_or_none()  # type: ignore[arg-type]
+    row = (await tx.execute(select(*COLUMNS).where(condition))).one_or_none()  # type: ignore[arg-type]
     return None if row is None else SessionRow(**row._mapping)
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from roundturn.jsontext import dump
+from roundturn.jsontext import clean_text, dump, recordable
 
 metadata = MetaData()
 
@@ -41,6 +41,30 @@ class UtcMillis(TypeDecorator[datetime]):
         return None if value is None else datetime.fromtimestamp(value / 1000, UTC)
 
 
+class CleanText(TypeDecorator[str]):
+    """Text of any length from anywhere: what PostgreSQL or UTF-8 has no place for is replaced on the way in (P19)."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else clean_text(value)
+
+
+class Label(TypeDecorator[str]):
+    """A short text that only people read: clean, and cut to its length, which PostgreSQL would refuse to do."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else clean_text(value)[: self.length]
+
+
 class Json(TypeDecorator[Any]):
     """Strict JSON as text: the same bytes on both stores, read back as plain data."""
 
@@ -48,7 +72,7 @@ class Json(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        return None if value is None else dump(value)
+        return None if value is None else dump(recordable(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)
@@ -77,7 +101,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("digest", String(64), primary_key=True),
-    Column("body", Text, nullable=False),
+    Column("body", CleanText, nullable=False),
 )
 
 sessions = Table(
@@ -86,7 +110,7 @@ sessions = Table(
     Column("id", String(40), primary_key=True),
     Column("client_key", String(200), unique=True),
     Column("agent", String(64), nullable=False),
-    Column("action_dir", Text, nullable=False),
+    Column("action_dir", CleanText, nullable=False),
     Column("generation", Integer, nullable=False, default=0),
     Column("snapshot", ForeignKey("snapshots.digest")),
     Column("last_turn", Integer, nullable=False, default=0),
@@ -101,7 +125,7 @@ inbox = Table(
     Column("session", ForeignKey("sessions.id"), nullable=False),
     Column("turn", String(60), nullable=False, unique=True),
     Column("key", String(200)),
-    Column("text", Text, nullable=False),
+    Column("text", CleanText, nullable=False),
     Column(
         "state",
         String(10),
@@ -131,9 +155,9 @@ turns = Table(
         ),
         nullable=False,
     ),
-    Column("reason", Text, nullable=False, default=""),
+    Column("reason", CleanText, nullable=False, default=""),
     Column("steps", Integer, nullable=False, default=0),
-    Column("stop_origin", String(200)),
+    Column("stop_origin", Label(200)),
     Column("input_tokens", BigInteger),
     Column("output_tokens", BigInteger),
     Column("cached_tokens", BigInteger),
@@ -154,10 +178,10 @@ entries = Table(
     Column("role", String(10), CheckConstraint("role IN ('user', 'assistant', 'note')"), nullable=False),
     Column("turn", String(60), nullable=False),
     Column("step", Integer, nullable=False),
-    Column("text", Text, nullable=False),
+    Column("text", CleanText, nullable=False),
     Column("calls", Json, nullable=False),
     Column("finish", String(10)),
-    Column("model", String(200)),
+    Column("model", Label(200)),
     Index("entries_reply", "turn", "step", "role"),
 )
 
@@ -170,9 +194,9 @@ tool_calls = Table(
     Column("turn", String(60), nullable=False),
     Column("step", Integer, nullable=False),
     Column("index", Integer, nullable=False),
-    Column("provider_id", Text, nullable=False),
-    Column("tool", Text, nullable=False),
-    Column("arguments", Text, nullable=False),
+    Column("provider_id", CleanText, nullable=False),
+    Column("tool", CleanText, nullable=False),
+    Column("arguments", CleanText, nullable=False),
     Column("effect", String(5), CheckConstraint("effect IN ('pure', 'keyed', 'once')"), nullable=False),
     Column("limit_ms", BigInteger, nullable=False),
     Column("brief", Boolean, nullable=False),
@@ -183,7 +207,7 @@ tool_calls = Table(
         nullable=False,
     ),
     Column("is_error", Boolean, nullable=False, default=False),
-    Column("output", Text, nullable=False, default=""),
+    Column("output", CleanText, nullable=False, default=""),
     Column("metadata", Json, nullable=False),
     Column("owner", String(64)),
     Column("lease_until", BigInteger),
@@ -199,7 +223,7 @@ attempts = Table(
     Column("id", String(64), primary_key=True),
     Column("call", ForeignKey("tool_calls.id"), nullable=False),
     Column("status", String(16), nullable=False),
-    Column("error_type", String(64), nullable=False),
+    Column("error_type", Label(64), nullable=False),
     Column("started_at", UtcMillis, nullable=False),
     Column("elapsed_ms", BigInteger, nullable=False),
     Column("grant", String(40)),
@@ -216,22 +240,22 @@ approvals = Table(
     Column("workflow_id", String(80), nullable=False),
     Column("call", ForeignKey("tool_calls.id"), nullable=False),
     Column("agent", String(64), nullable=False),
-    Column("tool", Text, nullable=False),
-    Column("origin", String(200), nullable=False),
+    Column("tool", CleanText, nullable=False),
+    Column("origin", Label(200), nullable=False),
     Column("arguments", Json, nullable=False),
     Column("digest", String(64), nullable=False),
-    Column("rule", Text, nullable=False),
-    Column("layer", String(40), nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("rule", CleanText, nullable=False),
+    Column("layer", Label(40), nullable=False),
+    Column("reason", CleanText, nullable=False),
     Column(
         "state",
         String(10),
         CheckConstraint("state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'consumed')"),
         nullable=False,
     ),
-    Column("actor", Text),
+    Column("actor", CleanText),
     Column("claimed", Boolean, nullable=False, default=False),
-    Column("note", Text),
+    Column("note", CleanText),
     Column("created_at", UtcMillis, nullable=False),
     Column("expires_at", UtcMillis, nullable=False),
     Column("decided_at", UtcMillis),
@@ -248,10 +272,10 @@ verdicts = Table(
     Column("approval", ForeignKey("approvals.id"), nullable=False),
     Column("verdict", String(10), nullable=False),
     Column("standing", String(16), nullable=False),  # only "decided" counted
-    Column("actor", Text, nullable=False),
+    Column("actor", CleanText, nullable=False),
     Column("claimed", Boolean, nullable=False),
-    Column("via", String(20), nullable=False),
-    Column("note", Text),
+    Column("via", Label(20), nullable=False),
+    Column("note", CleanText),
     Column("at", UtcMillis, nullable=False),
     Index("verdicts_approval", "approval", "id"),
 )

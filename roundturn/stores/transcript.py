@@ -8,7 +8,6 @@ from sqlalchemy import func, select, update
 
 from roundturn import ids
 from roundturn.event import NewEvent
-from roundturn.jsontext import clean_text
 from roundturn.message import AskedCall, Entry, Reply, Usage
 from roundturn.store import FINAL, Conversation, PlannedCall, StoredReply
 from roundturn.stores.engine import Database, Tx, now
@@ -57,10 +56,10 @@ class SqlTranscript:
         async with self._database.write() as tx:
             # The transcript's next place belongs to the session, whose row comes first in the lock order.
             owner = select(sessions.c.last_seq).where(sessions.c.id == ids.session_of(turn))
-            seq = (await tx.execute(owner.with_for_update())).scalar_one() + 1
+            seq = (await tx.execute(owner.with_for_update(key_share=True))).scalar_one() + 1
             standing = await fence(tx, turn)
+            await _charge(tx, turn, reply.usage)  # it was paid for, kept or not
             if (known := await _stored(tx, turn, step)) is not None:
-                await _charge(tx, turn, reply.usage)
                 return known
             if not standing.goes_on:
                 return None
@@ -73,7 +72,7 @@ class SqlTranscript:
                     role="assistant",
                     turn=turn,
                     step=step,
-                    text=clean_text(reply.text),
+                    text=reply.text,
                     calls=[planned.asked.model_dump() for planned in calls],
                     finish=reply.finish,
                     model=reply.model,
@@ -81,7 +80,6 @@ class SqlTranscript:
             )
             if calls:
                 await tx.execute(tool_calls.insert(), await _ledger_rows(tx, standing, turn, step, calls))
-            await _charge(tx, turn, reply.usage)
             await append(tx, standing.run, _events(turn, step, reply, calls, started_at))
             return await _stored(tx, turn, step)
 
@@ -163,7 +161,7 @@ def _events(
                 "tool.requested",
                 {
                     "call": ids.call_id(turn, step, index),
-                    "tool": clean_text(planned.asked.name)[:64],
+                    "tool": planned.asked.name[:64],
                     "effect": planned.effect.value,
                     "shown": planned.shown,
                 },

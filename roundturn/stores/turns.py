@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select, update
 
+from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, TurnState
 from roundturn.message import Usage
 from roundturn.store import Look, TurnRow
@@ -45,7 +46,10 @@ class SqlTurns:
 
     async def request_stop(self, turn: str, origin: str) -> TurnRow | None:
         async with self._database.write() as tx:
-            row = (await tx.execute(select(turns).where(turns.c.id == turn).with_for_update())).one_or_none()
+            # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
+            holder = select(sessions.c.id).where(sessions.c.id == ids.session_of(turn))
+            await tx.execute(holder.with_for_update(key_share=True))
+            row = await _locked(tx, turn)
             if row is None:
                 return None
             if row.state in ("running", "queued") and row.stop_origin is None:
@@ -63,7 +67,7 @@ class SqlTurns:
 
     async def finish(self, turn: str, state: TurnState, reason: str, steps: int) -> bool:
         async with self._database.write() as tx:
-            row = (await tx.execute(select(turns).where(turns.c.id == turn).with_for_update())).one_or_none()
+            row = await _locked(tx, turn)
             if row is None or row.state != "running":
                 return False
             events = await _settle_calls(tx, turn)
@@ -106,8 +110,13 @@ async def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
         .where(turns.c.id == turn)
     )
     if lock:
-        query = query.with_for_update(of=turns)
+        query = query.with_for_update(of=turns, key_share=True)
     return Fence((await tx.execute(query)).one_or_none())
+
+
+async def _locked(tx: Tx, turn: str) -> Row[Any] | None:
+    query = select(turns).where(turns.c.id == turn).with_for_update(key_share=True)
+    return (await tx.execute(query)).one_or_none()
 
 
 async def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
@@ -148,7 +157,7 @@ async def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
         await tx.execute(settle.values(**answer, is_error=True, settled_at=await now(tx)))
         data = {
             "call": call.id,
-            "tool": call.tool,
+            "tool": call.tool[:64],
             "status": answer["status"],
             **answer["metadata"],
             "is_error": True,

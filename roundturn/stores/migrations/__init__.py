@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
+from roundturn.errors import ConfigurationError
 from roundturn.stores.engine import Database
 
 MIGRATION_LOCK = 727_473  # any number: PostgreSQL's advisory lock for this work
@@ -29,6 +30,10 @@ def head() -> str:
     return ScriptDirectory.from_config(_config()).get_current_head() or ""
 
 
+def _known() -> set[str]:
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
 async def current(database: Database) -> str | None:
     """The version of the store, None when it is empty or the file is not there."""
     if database.path is not None and not Path(database.path).exists():
@@ -42,7 +47,12 @@ async def current(database: Database) -> str | None:
 async def upgrade(database: Database) -> tuple[str | None, str]:
     """Brings the store to `head`; the second of two processes waits and finds nothing to do. (before, after)"""
     if database.path is not None:
-        Path(database.path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            Path(database.path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise ConfigurationError(
+                f"the store's directory cannot be made: {fault}", "choose another home or database_url"
+            ) from None
     logging.getLogger("alembic").setLevel(logging.WARNING)
     async with database.write() as tx:
         if not database.is_sqlite:
@@ -53,6 +63,10 @@ async def upgrade(database: Database) -> tuple[str | None, str]:
 def _upgrade(connection: Connection) -> tuple[str | None, str]:
     context: Any = MigrationContext.configure(connection)
     before: str | None = context.get_current_revision()
+    if before is not None and before not in _known():
+        raise ConfigurationError(
+            f"the store is at version {before}, which this program does not know", "install a newer Roundturn"
+        )
     if before != head():
         command.upgrade(_config(connection), "head")
     return before, head()

@@ -63,6 +63,7 @@ def upgrade() -> None:
             ["session"],
             ["sessions.id"],
         ),
+        sa.CheckConstraint("role IN ('user', 'assistant', 'note')"),
         sa.PrimaryKeyConstraint("session", "generation", "seq"),
     )
     op.create_index("entries_reply", "entries", ["turn", "step", "role"], unique=False)
@@ -83,6 +84,7 @@ def upgrade() -> None:
             ["session"],
             ["sessions.id"],
         ),
+        sa.CheckConstraint("state IN ('waiting', 'taken', 'done', 'failed')"),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("session", "key"),
         sa.UniqueConstraint("turn"),
@@ -115,6 +117,8 @@ def upgrade() -> None:
             ["session"],
             ["sessions.id"],
         ),
+        sa.CheckConstraint("effect IN ('pure', 'keyed', 'once')"),
+        sa.CheckConstraint("status IN ('requested', 'claimed', 'suspended', 'completed', 'denied')"),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("turn", "step", "index"),
     )
@@ -139,6 +143,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["session"],
             ["sessions.id"],
+        ),
+        sa.CheckConstraint(
+            "state IN ('queued', 'running', 'completed', 'awaiting_user', 'incomplete', 'cancelled', 'failed')"
         ),
         sa.PrimaryKeyConstraint("id"),
     )
@@ -176,6 +183,7 @@ def upgrade() -> None:
             ["session"],
             ["sessions.id"],
         ),
+        sa.CheckConstraint("state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'consumed')"),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("call", "digest"),
     )

@@ -1,0 +1,241 @@
+"""`approvals list|show`: what waits for a person, and everything that a person needs to decide."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from gateway.cli.exits import Code
+from gateway.cli.options import Color, Header, Home, Json, Jsonl, Limit, Quiet, Verbose, Width, more
+from gateway.cli.screen import Mode, Screen
+from gateway.cli.stage import Scene, full_target, opened, perform
+from gateway.cli.words import clock, grouped, one_line, revealed, rfc3339, short, until
+
+if TYPE_CHECKING:
+    from gateway.client import Client
+    from roundturn.approval import ApprovalRow
+    from roundturn.store import CallRow
+
+STATES = ("pending", "approved", "denied", "expired", "cancelled", "consumed")
+WATCH_S = 0.5
+COLUMNS = ("ID", "STATE", "TOOL", "SUMMARY", "AGENT", "EXPIRES")
+StateChoice = Literal["pending", "approved", "denied", "expired", "cancelled", "consumed", "all"]
+
+
+def item(row: "ApprovalRow") -> dict[str, Any]:
+    """An approval as every list and document shows it."""
+    return {
+        "approval_id": row.id,
+        "state": row.state,
+        "kind": "approval",
+        "session": row.session,
+        "turn": row.turn,
+        "call": row.call,
+        "tool": row.tool,
+        "arguments": row.arguments,
+        "digest": row.digest,
+        "rule": row.rule,
+        "reason": row.reason,
+        "expires_at": rfc3339(row.expires_at),
+        "workflow_id": row.workflow_id,
+    }
+
+
+def summary(arguments: dict[str, Any]) -> str:
+    """All values in one line, hidden characters visible."""
+    return " ".join(one_line(revealed(_text(value))) for value in arguments.values())
+
+
+def _text(value: Any) -> str:
+    from roundturn.jsontext import dump
+
+    return value if isinstance(value, str) else dump(value)
+
+
+async def list_approvals(scene: Scene, state: str, target: str | None, limit: int, watch: bool) -> int:
+    async with opened(scene, temporal=False) as client:
+        states = STATES if state == "all" else (state,)
+        turn = None if target is None else (await client.find_turn(await full_target(client, target))).id
+        if watch:
+            await _watch(scene, client, states, turn, limit)
+        rows = await client.store.approvals.page(states, turn, limit)
+    screen = scene.screen
+    if screen.mode != "text":
+        screen.items([item(row) for row in rows])
+        return Code.DONE
+    if screen.quiet:
+        for row in rows:
+            screen.data(row.id)
+    elif rows or (screen.header and not screen.terminal):
+        screen.rows(COLUMNS, [_cells(row, screen.terminal) for row in rows])
+    if not rows:
+        screen.talk("nothing waits" if state == "pending" else f"no approval is {state}")
+    elif screen.terminal:
+        zone = datetime.now().astimezone().tzname()
+        screen.talk(f"{len(rows)} · times in {zone} · show: {scene.command('approvals show ID')}", "dim")
+    return Code.DONE
+
+
+async def _watch(
+    scene: Scene, client: "Client", states: tuple[str, ...], turn: str | None, limit: int
+) -> None:
+    """Until Ctrl-C: a line for each approval that appears or, when other states are listed too, changes."""
+    scene.farewell = ["Left. What waits goes on waiting."]
+    seen: set[tuple[str, str]] = set()
+    while True:
+        for row in await client.store.approvals.page(states, turn, limit):
+            if (row.id, row.state) in seen:
+                continue
+            seen.add((row.id, row.state))
+            if scene.screen.mode != "text":
+                scene.screen.document(item(row))
+            elif scene.screen.terminal:
+                scene.screen.data("  ".join(_cells(row, terminal=True)))
+            else:
+                scene.screen.fields(_cells(row, terminal=False))
+        await asyncio.sleep(WATCH_S)
+
+
+def _cells(row: "ApprovalRow", terminal: bool) -> tuple[str, ...]:
+    said = summary(row.arguments)
+    if not terminal:
+        return row.id, row.state, row.tool, said, row.agent, rfc3339(row.expires_at)
+    now = datetime.now(UTC)
+    return short(row.id), row.state, row.tool, said[:60], row.agent, until(row.expires_at, now)
+
+
+class Shown:
+    """One approval with what surrounds it, as lines for a person."""
+
+    def __init__(self, row: "ApprovalRow", cwd: str, call: "CallRow | None") -> None:
+        self.row = row
+        self._cwd = cwd
+        self._call = call
+
+    def lines(self) -> list[str]:
+        row = self.row
+        state = f"{row.state} · expires {until(row.expires_at, datetime.now(UTC))}"
+        head = f"Run {row.tool}?"
+        lines = [f"{head:<52} {state if row.state == 'pending' else row.state}"]
+        lines += self._what()
+        lines += [
+            _field("cwd", f"{revealed(self._cwd)}{self._nature()}"),
+            _field("why", f"rule {row.rule} ({row.layer} layer): {row.reason}"),
+            _field("from", f"{row.agent} · session {short(row.session)} · turn {row.turn.rsplit('/', 1)[1]}"),
+        ]
+        if row.actor is not None and row.decided_at is not None:
+            note = f': "{revealed(row.note)}"' if row.note else ""
+            lines.append(_field("answer", f"{revealed(row.actor)} at {clock(row.decided_at)}{note}"))
+        if row.state == "pending":
+            lines.append("  on expiry the call is refused and the agent goes on")
+        lines.append(_field("digest", grouped(row.digest[:12])))
+        return lines
+
+    def _what(self) -> list[str]:
+        """Whole, however long: what is shown is what is approved."""
+        values = {name: revealed(_text(value)) for name, value in self.row.arguments.items()}
+        if len(values) == 1:
+            return [_field("what", next(iter(values.values())))]
+        width = max((len(name) for name in values), default=0)
+        texts = [f"{name:<{width}}  {_indented(text, width + 2)}" for name, text in values.items()]
+        return [_field("what" if not i else "", text) for i, text in enumerate(texts)] or [_field("what", "")]
+
+    def _nature(self) -> str:
+        if self._call is None:
+            return ""
+        repeat = "      cannot be repeated (once)" if self._call.effect.value == "once" else ""
+        return f"      limit {self._call.limit_s:g} s{repeat}"
+
+    def document(self) -> dict[str, Any]:
+        row = self.row
+        decided = rfc3339(row.decided_at) if row.decided_at else None
+        return item(row) | {
+            "agent": row.agent,
+            "layer": row.layer,
+            "cwd": self._cwd,
+            "effect": self._call.effect.value if self._call else None,
+            "actor": row.actor,
+            "note": row.note,
+            "decided_at": decided,
+        }
+
+
+def _field(name: str, text: str) -> str:
+    return f"  {name:<8} {_indented(text, 11)}"
+
+
+def _indented(text: str, width: int) -> str:
+    return text.replace("\n", "\n" + " " * width)
+
+
+async def look_at(client: "Client", row: "ApprovalRow") -> Shown:
+    session = await client.store.sessions.read(row.session)
+    call = await client.store.ledger.read(row.call)
+    return Shown(row, session.action_dir if session else "", call)
+
+
+async def show_approval(scene: Scene, approval: str) -> int:
+    async with opened(scene, temporal=False) as client:
+        shown = await look_at(client, await client.find_approval(approval.lower()))
+    screen = scene.screen
+    if screen.mode == "json":
+        screen.document(shown.document())
+        return Code.DONE
+    if not screen.terminal:
+        for name, value in shown.document().items():
+            screen.fields((name, summary({"": "" if value is None else value})))
+        return Code.DONE
+    screen.data("\n".join(shown.lines()))
+    if shown.row.state == "pending":
+        name = short(shown.row.id)
+        approve, deny = (scene.command(f"approvals {verb} {name}") for verb in ("approve", "deny"))
+        screen.talk(f"approve: {approve}      deny: {deny} --reason TEXT", "dim")
+    return Code.DONE
+
+
+def register(app: typer.Typer) -> None:
+    list_more = more(
+        "roundturn approvals list",
+        "roundturn approvals list --state all --run s_7kq2mz9d/1 --json",
+        "roundturn approvals list --watch --jsonl",
+    )
+    show_more = more(
+        "roundturn approvals show ap_7kq2mz9d",
+        "roundturn approvals show 7kq2mz9d --json | jq -r .digest",
+        "roundturn approvals show ap_7kq2mz9d | cut -f2",
+    )
+
+    @app.command("list", epilog=list_more)
+    def list_(
+        state: Annotated[StateChoice, typer.Option("--state", help="Which ones.")] = "pending",
+        run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run only.")] = None,
+        watch: Annotated[
+            bool, typer.Option("--watch", help="Add a line for each new one, until Ctrl-C.")
+        ] = False,
+        limit: Limit = 100,
+        json: Json = False,
+        jsonl: Jsonl = False,
+        quiet: Quiet = False,
+        header: Header = False,
+        color: Color = "auto",
+        width: Width = None,
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """List what waits for a person, oldest first."""
+        mode: Mode = "jsonl" if jsonl else "json" if json else "text"
+        screen = Screen(mode, color=color, width=width, header=header, quiet=quiet)
+        return perform(lambda scene: list_approvals(scene, state, run, limit, watch), screen, home, verbose)
+
+    @app.command(epilog=show_more)
+    def show(
+        approval: Annotated[str, typer.Argument(metavar="ID", help="ap_…, or a beginning that is unique.")],
+        json: Json = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Show one request whole: what, where, why, from whom, until when."""
+        screen = Screen("json" if json else "text", color=color)
+        return perform(lambda scene: show_approval(scene, approval), screen, home, verbose)

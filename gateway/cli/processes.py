@@ -1,0 +1,87 @@
+"""`worker`, `dev` and `demo`: the commands that start long-lived processes."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from gateway.cli.exits import Code
+from gateway.cli.options import Color, Home, Verbose, more
+from gateway.cli.screen import Screen
+from gateway.cli.stage import guarded
+
+if TYPE_CHECKING:
+    from roundturn.settings import Settings
+
+
+def become_worker(settings: "Settings", verbose: bool) -> NoReturn:
+    """The same pid goes on as `python -m worker`, so that whoever started us can signal it.
+
+    `-P`: a folder named `worker` in the working directory is not ours.
+    """
+    environ = os.environ | {"ROUNDTURN_HOME": str(settings.home)}
+    if verbose:
+        environ["ROUNDTURN_LOG_LEVEL"] = "debug"
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "worker"], environ)
+
+
+def dev_here(settings: "Settings", port: int | None, headless: bool, verbose: bool) -> int:
+    from gateway.dev import run_dev
+
+    return asyncio.run(run_dev(settings, port=port, headless=headless, verbose=verbose))
+
+
+def demo_here(home: Path | None, auto: bool, verbose: bool) -> int:
+    from gateway.demo import run_demo
+
+    interactive = not auto and sys.stdin.isatty() and sys.stderr.isatty()
+    return asyncio.run(run_demo(home, interactive=interactive, verbose=verbose))
+
+
+def register(app: typer.Typer) -> None:
+    worker_more = more(
+        "roundturn worker",
+        "roundturn worker --home /srv/roundturn",
+        "TEMPORAL_ADDRESS=temporal.example:7233 roundturn worker --verbose",
+        codes=(Code.TERMINATED,),
+    )
+    dev_more = more(
+        "roundturn dev",
+        "roundturn dev --home /tmp/try --port 7300",
+        "roundturn dev --headless > dev.log 2>&1 &",
+    )
+    demo_more = more("roundturn demo", "roundturn demo --auto", "roundturn demo --home /tmp/try --verbose")
+
+    @app.command(epilog=worker_more)
+    def worker(color: Color = "auto", home: Home = None, verbose: Verbose = False) -> int:
+        """Run a worker in the foreground until SIGTERM or Ctrl-C; what runs is finished or handed on."""
+        return guarded(lambda settings: become_worker(settings, verbose), Screen(color=color), home, verbose)
+
+    @app.command(epilog=dev_more)
+    def dev(
+        port: Annotated[
+            int | None, typer.Option("--port", min=1, max=65535, metavar="N", help="Where to listen.")
+        ] = None,
+        headless: Annotated[bool, typer.Option("--headless", help="Without the Temporal UI.")] = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Run everything on this machine: Temporal, the store, a worker; one Ctrl-C ends all."""
+        return guarded(
+            lambda settings: dev_here(settings, port, headless, verbose), Screen(color=color), home, verbose
+        )
+
+    @app.command(epilog=demo_more)
+    def demo(
+        auto: Annotated[bool, typer.Option("--auto", help="Ask nobody; for CI.")] = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Show with a scripted model what survives a killed worker, an approval and a restart."""
+        return guarded(lambda settings: demo_here(home, auto, verbose), Screen(color=color), home, verbose)

@@ -1,0 +1,174 @@
+"""`send`, `stop` and `sessions`: what is said to a session, and which there are."""
+
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.exits import Code
+from gateway.cli.options import Actor, Color, Header, Home, Json, Limit, Quiet, Verbose, Width, actor, more
+from gateway.cli.screen import Screen
+from gateway.cli.stage import Scene, full_target, opened, perform
+from gateway.cli.words import ago, elapsed, one_line, revealed, rfc3339, short
+from roundturn.errors import Settled
+
+if TYPE_CHECKING:
+    from gateway.client import Client
+    from roundturn.store import SessionRow, TurnRow
+
+STOP_WAIT_S = 10.0
+LOOK_S = 0.1
+COLUMNS = ("ID", "STATE", "AGENT", "TITLE", "LAST", "WAITS")
+
+
+async def send_message(scene: Scene, session: str, text: str, key: str | None) -> int:
+    from gateway.cli.run import SAFE
+
+    async with opened(scene, needed=False) as client:
+        sent = await client.send(await full_target(client, session), text, key)
+    accepted, screen = sent.accepted, scene.screen
+    if screen.mode == "json":
+        screen.document({"session": accepted.session, "turn": accepted.turn})
+    else:
+        screen.data(accepted.turn)
+    if not sent.rung:
+        screen.talk(SAFE, "yellow")
+    elif accepted.position and screen.progress:
+        screen.talk(f"behind {accepted.position} earlier message(s) of this session")
+    if accepted.repeated and screen.progress:
+        screen.talk("this key was sent before; nothing was added")
+    return Code.DONE
+
+
+async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
+    async with opened(scene, needed=False) as client:
+        turn = await client.stop(await full_target(client, target), origin)
+        began = time.monotonic()
+        while wait and turn.ended_at is None and time.monotonic() - began < STOP_WAIT_S:
+            await asyncio.sleep(LOOK_S)
+            turn = await client.find_turn(turn.id)
+    if turn.state != "cancelled" and turn.ended_at is not None:
+        raise Settled(f"{turn.id} had already ended: {turn.state}", "there was nothing to stop")
+    if scene.screen.mode == "json":
+        scene.screen.document({"session": turn.session, "turn": turn.id, "state": turn.state})
+    elif turn.ended_at is not None:
+        scene.screen.data(f"stopped · {turn.id} · after {elapsed((time.monotonic() - began) * 1000)}")
+    else:
+        scene.screen.data(f"stop accepted · {turn.id} · it ends when a worker hears of it")
+    return Code.DONE
+
+
+async def list_sessions(scene: Scene, limit: int) -> int:
+    async with opened(scene, temporal=False) as client:
+        found = await client.store.sessions.page("", limit)
+        lines = [await _line(client, row) for row in found]
+    screen = scene.screen
+    if screen.mode == "json":
+        screen.items(lines)
+    elif screen.quiet:
+        for line in lines:
+            screen.data(line["session"])
+    elif lines or not screen.terminal:
+        screen.rows(COLUMNS, [_cells(line, screen.terminal) for line in lines])
+    if not lines and screen.mode == "text":
+        screen.talk("no sessions yet; start one with: " + scene.command("run TEXT"))
+    return Code.DONE
+
+
+async def _line(client: "Client", row: "SessionRow") -> dict[str, Any]:
+    turn = await client.store.turns.last_of(row.id)
+    waits = 0
+    if turn is not None and turn.state == "running":
+        waits = len(await client.store.approvals.page(["pending"], turn.id, 100))
+    first = await client.store.journal.read(f"{row.id}/1", 0, 1)
+    return {
+        "session": row.id,
+        "state": _state(turn, waits),
+        "agent": row.agent,
+        "title": str(first[0].data.get("text", "")) if first else "",
+        "last_turn": turn.id if turn else None,
+        "last_at": rfc3339((turn.ended_at or turn.started_at or turn.created_at) if turn else row.created_at),
+        "waits": waits,
+    }
+
+
+def _state(turn: "TurnRow | None", waits: int) -> str:
+    if turn is None or turn.ended_at is not None:
+        return "idle"
+    return "waiting for a person" if waits else turn.state
+
+
+def _cells(line: dict[str, Any], terminal: bool) -> tuple[str, ...]:
+    title = one_line(revealed(line["title"]))
+    if not terminal:
+        return line["session"], line["state"], line["agent"], title, line["last_at"], str(line["waits"])
+    last = ago(datetime.fromisoformat(line["last_at"]), datetime.now(UTC))
+    return short(line["session"]), line["state"], line["agent"], title[:48], last, str(line["waits"] or "-")
+
+
+def register(app: typer.Typer) -> None:
+    send_more = more(
+        'roundturn send s_7kq2mz9d "and the changelog too"',
+        'roundturn send s_7kq2mz9d "nightly report" --key 2026-11-29 --json',
+        "git log -5 | roundturn send s_7kq2mz9d -",
+    )
+    stop_more = more(
+        "roundturn stop s_7kq2mz9d",
+        "roundturn stop s_7kq2mz9d/2 --as approver-a",
+        "roundturn stop s_7kq2mz9d --no-wait --json",
+        codes=(Code.TOO_LATE,),
+    )
+    sessions_more = more(
+        "roundturn sessions", "roundturn sessions --limit 5 --json", "roundturn sessions --quiet | head -1"
+    )
+    session_argument = typer.Argument(metavar="SESSION", help="s_…, or a beginning of it that is unique.")
+
+    @app.command(epilog=send_more)
+    def send(
+        session: Annotated[str, session_argument],
+        text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")],
+        key: Annotated[str | None, typer.Option("--key", help="Sent twice, it is one message.")] = None,
+        json: Json = False,
+        quiet: Quiet = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Put a message into a session's inbox and leave."""
+        said = sys.stdin.read() if text == "-" else text
+        screen = Screen("json" if json else "text", color=color, quiet=quiet)
+        return perform(lambda scene: send_message(scene, session, said, key), screen, home, verbose)
+
+    @app.command(epilog=stop_more)
+    def stop(
+        target: Annotated[
+            str, typer.Argument(metavar="SESSION|RUN", help="s_… for what it works on, or s_…/N.")
+        ],
+        who: Actor = None,
+        no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the end.")] = False,
+        json: Json = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Stop a run; its open approvals are cancelled and nothing new begins."""
+        screen = Screen("json" if json else "text", color=color)
+        return perform(lambda scene: stop_run(scene, target, actor(who), not no_wait), screen, home, verbose)
+
+    @app.command(epilog=sessions_more)
+    def sessions(
+        limit: Limit = 50,
+        json: Json = False,
+        quiet: Quiet = False,
+        header: Header = False,
+        color: Color = "auto",
+        width: Width = None,
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """List sessions, newest first."""
+        screen = Screen("json" if json else "text", color=color, width=width, header=header, quiet=quiet)
+        return perform(lambda scene: list_sessions(scene, limit), screen, home, verbose)

@@ -1,0 +1,68 @@
+"""The contracts in `roundturn` are passed through the workflow sandbox: they must give the same answer on every replay."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.source import Module, called, product
+
+# Modules that read the outside, and why the sandbox may see them all the same: nothing there runs in a workflow.
+READ_THE_OUTSIDE = {
+    "roundturn/settings.py": "reads the environment and the configuration files, once, for worker and gateway",
+    "roundturn/telemetry.py": "sets up logging, once a process",
+}
+CACHES = {"roundturn/rules.py": "compiled globs: a bounded cache of a pure function"}
+
+IMPURE_MODULES = {
+    "os", "sys", "io", "time", "random", "secrets", "uuid", "socket", "ssl", "subprocess", "threading", "tempfile",
+    "shutil", "logging", "signal", "multiprocessing", "urllib", "http", "httpx2", "sqlite3", "structlog",
+}  # fmt: skip
+IMPURE_CALLS = {
+    "open", "input", "print", "now", "utcnow", "today", "getenv", "cwd", "home", "exists", "is_file", "is_dir", "iterdir",
+    "read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "unlink", "stat", "resolve", "absolute", "expanduser",
+    "rglob", "glob", "touch", "rename", "get_event_loop", "get_running_loop", "create_task", "sleep",
+}  # fmt: skip
+
+PURE = [m for m in product() if m.is_pure_root and m.path not in READ_THE_OUTSIDE]
+
+
+@pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
+def test_a_contract_uses_no_clock_no_randomness_no_files_and_no_network(module: Module) -> None:
+    imports = [f"{module.at(line)} {name}" for name, line in module.imports() if name.split(".")[0] in IMPURE_MODULES]
+    calls = [f"{module.at(call)} {called(call)}" for call in module.calls() if called(call) in IMPURE_CALLS]
+    assert imports + calls == []
+
+
+@pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
+def test_a_contract_has_no_state_of_its_own(module: Module) -> None:
+    changed = [module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+    caches = [] if module.path in CACHES else list(_caches(module))
+    assert changed + caches + list(_variables(module)) == []
+
+
+def _caches(module: Module) -> Iterator[str]:
+    for function in module.functions():
+        for decorator in function.decorator_list:
+            if "cache" in ast.unparse(decorator):
+                yield module.at(function)
+
+
+def _variables(module: Module) -> Iterator[str]:
+    """Names of a module are constants, types or `T`; a lower-case one is a variable that workflows would share."""
+    for node in module.tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        for target in targets:
+            if isinstance(target, ast.Name) and not target.id.startswith("__") and target.id[:1].islower():
+                yield f"{module.at(node)} {target.id}"
+
+
+@pytest.mark.parametrize("path", [*READ_THE_OUTSIDE, *CACHES])
+def test_an_exemption_is_for_a_module_that_is_there(path: str) -> None:
+    assert path in {m.path for m in product()}
+
+
+@pytest.mark.parametrize("module", [m for m in product() if m.path.startswith("workflows/")], ids=lambda m: m.path)
+def test_a_workflow_module_keeps_nothing_between_runs(module: Module) -> None:
+    changed = [module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+    assert changed + list(_caches(module)) + list(_variables(module)) == []
