@@ -23,7 +23,7 @@ from gateway.client import Client, open_client
 from gateway.dev import KILLED, Stack, home_option, locked
 from gateway.devtalk import BOLD, DIM, GREEN, RED, Talk
 from gateway.parts import Ports
-from gateway.supervise import Supervisor, supervised
+from gateway.supervise import supervised
 from roundturn.approval import ApprovalRow
 from roundturn.errors import RoundturnError, Unavailable
 from roundturn.event import RunEvent
@@ -54,10 +54,11 @@ async def run_demo(home: Path | None, *, interactive: bool, verbose: bool) -> in
         stack = Stack(
             parts.on_ports(settings, chosen), chosen, talk, "demo", "no OPENAI_API_KEY with MODEL", home
         )
-        supervisor = stack.supervisor()
         limit_s = LIMIT_S if scripted and not interactive else PATIENCE_S
-        ended = await supervised(supervisor, _demo(stack, supervisor, interactive, verbose, limit_s))
-        (home / DEV_FILE).unlink(missing_ok=True)
+        try:
+            ended = await supervised(stack.supervisor, _demo(stack, interactive, verbose, limit_s))
+        finally:
+            (home / DEV_FILE).unlink(missing_ok=True)
         await stack.ended()
     code = KILLED if ended.why in ("asked", "killed") else ended.code
     _farewell(talk, home, code, ended.told)
@@ -72,18 +73,16 @@ def _settings(home: Path) -> tuple[Settings, bool]:
     given |= {"home": home, "allow_unverified_verdicts": True}
     key, model = os.environ.get("OPENAI_API_KEY"), os.environ.get("MODEL")
     if not (key and model):
-        return Settings(**given), True
+        return Settings(**(given | {"model": "scripted"})), True
     given |= {"model": model, "model_api_key": SecretStr(key)}
     given["model_base_url"] = os.environ.get("OPENAI_BASE_URL", "")
     return Settings(**given), False
 
 
-async def _demo(
-    stack: Stack, supervisor: Supervisor, interactive: bool, verbose: bool, limit_s: float
-) -> int:
+async def _demo(stack: Stack, interactive: bool, verbose: bool, limit_s: float) -> int:
     talk, began = stack.talk, time.monotonic()
     try:
-        async with asyncio.timeout(limit_s), _playing(stack, supervisor, interactive, verbose) as play:
+        async with asyncio.timeout(limit_s), _playing(stack, interactive, verbose) as play:
             await play.job()
             proofs = await demojob.prove(play.client.store, play.workdir, play.events, len(play.kills))
             play.timeline()
@@ -109,17 +108,15 @@ async def _demo(
 
 
 @asynccontextmanager
-async def _playing(
-    stack: Stack, supervisor: Supervisor, interactive: bool, verbose: bool
-) -> AsyncIterator["Play"]:
+async def _playing(stack: Stack, interactive: bool, verbose: bool) -> AsyncIterator["Play"]:
     talk = stack.talk
     talk.line("roundturn demo · one real agent job on this machine; its worker is killed twice on the way")
     if stack.ports.model is not None:
         talk.line("The model is scripted: its answers are canned. All the rest is real: Temporal, the store,")
         talk.line("the worker, the tools, the files, the signals and the kills.")
-    play = Play(stack, supervisor, interactive, verbose)
+    play = Play(stack, interactive, verbose)
     play.step("Everything starts")
-    await stack.start(supervisor)
+    await stack.start()
     async with open_client(stack.settings) as client:
         play.client = client
         yield play
@@ -130,7 +127,6 @@ class Play:
     """One job, told as it happens, with the kills and decisions that belong to it."""
 
     stack: Stack
-    supervisor: Supervisor
     interactive: bool
     verbose: bool
     client: Client = field(init=False)
@@ -174,7 +170,7 @@ class Play:
     async def _on(self, event: RunEvent) -> None:
         match event.type:
             case "tool.requested":
-                self.say(f"→ {event.data['tool']}  {event.data['shown']}")
+                self.say(f"→ {event.data['tool']}  {_word(event.data['shown'])}")
             case "tool.started" if event.data["tool"] == "bash":
                 await self._kill_in_the_act(event.data["call"])
             case "tool.settled":
@@ -211,7 +207,7 @@ class Play:
             self.say("this is how a person would do it (it asks back on a terminal):")
             self.say(f"  roundturn approvals approve {row.id}{home_option(self.stack.settings.home)}")
             self.say("or, with Temporal's own program and nothing of ours:")
-            self.say(f"  {_line(signalling)}")
+            self.say(f"  {shlex.join(signalling)}")
         if self.interactive:
             await self._person(row, signalling)
         else:
@@ -220,7 +216,8 @@ class Play:
         by = f"{decided.actor or 'nobody'}" + (
             " (a name that nobody has verified)" if decided.claimed else ""
         )
-        self.say(f"{'✓' if decided.state != 'denied' else '✗'} {row.id} is {decided.state}, by {by}")
+        yes = decided.state in ("approved", "consumed")
+        self.say(f"{'✓' if yes else '✗'} {row.id} is {'approved' if yes else decided.state}, by {by}")
 
     def _decided(self) -> bool:
         return any(event.type == "approval.decided" for event in self.events)
@@ -239,7 +236,7 @@ class Play:
         loop, here = asyncio.get_running_loop(), sys.stdin.isatty()
         if here:
             self.say("press Enter to send the signal from here, or use one of these in another terminal")
-            loop.add_reader(sys.stdin, lambda: (sys.stdin.readline(), entered.set()))
+            loop.add_reader(sys.stdin, _enter, entered)
         else:
             self.say("waiting for one of these")
         outcome = asyncio.create_task(self._outcome(row.id))
@@ -268,7 +265,7 @@ class Play:
             await asyncio.sleep(LOOK_S)
 
     async def _kill_worker(self) -> None:
-        worker = self.supervisor.children["worker"]
+        worker = self.stack.supervisor.children["worker"]
         await worker.up.wait()
         assert worker.pid is not None
         self.say(f"SIGKILL to the worker, pid {worker.pid}")
@@ -280,10 +277,16 @@ class Play:
         self.step("What the journal has about this run")
         told = [(event.ts, _shown(event)) for event in self.events]
         told += [
-            (at, f"  -  (not of the journal) the worker, pid {pid}, is killed") for at, pid in self.kills
+            (at, f"  -  SIGKILL              the worker, pid {pid} (told by the demo, not by the journal)")
+            for at, pid in self.kills
         ]
         for at, text in sorted(told, key=lambda one: one[0]):
             self.say(f"{at.astimezone():%H:%M:%S}.{at.microsecond // 1000:03d} {text}")
+
+
+def _enter(entered: asyncio.Event) -> None:
+    sys.stdin.readline()
+    entered.set()
 
 
 def _shown(event: RunEvent) -> str:
@@ -316,10 +319,6 @@ def _signalling(row: ApprovalRow, settings: Settings) -> list[str]:
         *("workflow", "signal", "--address", settings.temporal_address),
         *("--workflow-id", row.workflow_id, "--name", "verdict", "--input", json.dumps(verdict)),
     ]
-
-
-def _line(argv: list[str]) -> str:
-    return shlex.join(argv)
 
 
 async def _run(argv: list[str]) -> None:

@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway import parts, ports
 from gateway.devtalk import Talk, notable
 from gateway.parts import Ports
-from gateway.supervise import Child, Supervisor, supervised
+from gateway.supervise import Supervisor, supervised
 from roundturn import __version__
 from roundturn.errors import ConfigurationError, Unavailable, UsageError
 from roundturn.settings import DEV_FILE, Settings
@@ -41,14 +41,14 @@ class Stack:
     scripted_because: str = "no OPENAI_API_KEY"
     cwd: Path | None = None
     is_up: bool = False
+    supervisor: Supervisor = field(init=False)
 
-    def supervisor(self) -> Supervisor:
-        return Supervisor(self.settings.home / "logs", self.talk.event, self._changed)
+    def __post_init__(self) -> None:
+        self.supervisor = Supervisor(self.settings.home / "logs", self.talk.event, self._changed)
 
-    async def start(self, supervisor: Supervisor) -> None:
+    async def start(self) -> None:
         """Raises what migrations raise. Returns when a message would be answered."""
-        settings = self.settings
-        self._supervisor = supervisor
+        settings, supervisor = self.settings, self.supervisor
         temporal = supervisor.start(parts.temporal_part(settings, self.ports))
         model = None
         if self.ports.model is not None:
@@ -71,14 +71,13 @@ class Stack:
         """`dev.json` names the processes that run now; the other commands find the addresses there."""
         if not self.is_up:
             return
-        children: dict[str, Child] = self._supervisor.children
         found = {
             "settings": _shared(self.settings, self.ports),
             "pid": os.getpid(),
             "started": self.talk.started.isoformat(timespec="seconds"),
             "ui": f"http://{ports.HOST}:{self.ports.ui}" if self.ports.ui else None,
             "model": "scripted" if self.ports.model else self.settings.model,
-            "children": {name: child.pid for name, child in children.items()},
+            "children": {name: child.pid for name, child in self.supervisor.children.items()},
         }
         path = self.settings.home / DEV_FILE
         written = path.with_name(f"{path.name}.new")
@@ -115,31 +114,32 @@ async def run_dev(settings: Settings, *, port: int | None, headless: bool, verbo
         stack = Stack(parts.on_ports(settings, chosen), chosen, talk)
         home = _short(settings.home)
         talk.line(f"roundturn {__version__} · development, this machine only · state in {home}")
-        supervisor = stack.supervisor()
-        ended = await supervised(supervisor, _serve(stack, supervisor, verbose))
-        (settings.home / DEV_FILE).unlink(missing_ok=True)
+        try:
+            ended = await supervised(stack.supervisor, _serve(stack, verbose))
+        finally:
+            (settings.home / DEV_FILE).unlink(missing_ok=True)
         if ended.told:
             talk.line(ended.told)
         await stack.ended()
         return {"asked": 0, "killed": KILLED}.get(ended.why, 1)
 
 
-async def _serve(stack: Stack, supervisor: Supervisor, verbose: bool) -> int:
-    await stack.start(supervisor)
+async def _serve(stack: Stack, verbose: bool) -> int:
+    await stack.start()
     talk, home = stack.talk, home_option(stack.settings.home)
     if stack.settings.allow_unverified_verdicts:
         talk.warn("verdicts without a token are accepted (dev only)")
     talk.warn("bash asks a person every time: there is no sandbox here")
     talk.line()
     talk.line(f'try     roundturn run "hello"{home}      stop  Ctrl-C')
-    talk.line(f"logs    {_short(supervisor.logs)}")
+    talk.line(f"logs    {_short(stack.supervisor.logs)}")
     talk.line("-" * 74)
     page = f" ui=http://{ports.HOST}:{stack.ports.ui}" if stack.ports.ui else ""
     ready = f"ready temporal={stack.settings.temporal_address}{page} home={stack.settings.home}"
     with suppress(OSError):
         print(ready, flush=True)  # noqa: T201 - the one line that scripts wait for
-    await notable(stack.settings, {name: child.log.path for name, child in supervisor.children.items()},
-                  talk, verbose)  # fmt: skip
+    logs = {name: child.log.path for name, child in stack.supervisor.children.items()}
+    await notable(stack.settings, logs, talk, verbose)
     return 0
 
 

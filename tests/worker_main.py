@@ -1,6 +1,6 @@
 """A worker process with the counting tools and the fault that the environment asks for."""
 
-import asyncio
+import uvloop
 
 from roundturn import settings
 from tests.effects import ALL
@@ -9,4 +9,4 @@ from worker.build import Additions
 from worker.runtime import run_worker
 
 if __name__ == "__main__":
-    asyncio.run(run_worker(settings.load(), Additions(tools=[tool() for tool in ALL], wrap_store=faulty)))
+    uvloop.run(run_worker(settings.load(), Additions(tools=[tool() for tool in ALL], wrap_store=faulty)))

@@ -1,7 +1,8 @@
 """`python -m worker`: one worker process on the settings of the environment and the home."""
 
-import asyncio
 import sys
+
+import uvloop
 
 from roundturn import settings
 from roundturn.errors import RoundturnError
@@ -10,7 +11,7 @@ from worker.runtime import run_worker
 
 def main() -> int:
     try:
-        asyncio.run(run_worker(settings.load()))
+        uvloop.run(run_worker(settings.load()))
     except RoundturnError as fault:
         print(f"{fault.detail}\n{fault.hint}".strip(), file=sys.stderr)  # noqa: T201 - the person who started it reads this
         return 7

@@ -26,7 +26,7 @@ from roundturn.stores import open_store
 from roundturn.telemetry import Masking
 from roundturn.tool import BaseTool, ToolContext
 from roundturn.tools import BUILTIN
-from worker.agents import Freezer
+from worker.snapshot import Freezer
 from workflows.doorbell import TemporalDoorbell
 from workflows.reconcile import Reconcile
 from workflows.session import Session
@@ -56,10 +56,9 @@ def masking(settings: Settings) -> Masking:
 
 def build_registry(settings: Settings, store: Store, additions: Additions) -> ToolRegistry:
     """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
-    state = protected_paths(settings)
-
     def surroundings(ctx: CallContext) -> ToolContext:
-        return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=state)
+        protected = protected_paths(settings.home, ctx.workdir)
+        return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=protected)
 
     registry = ToolRegistry(surroundings)
     for tool in (*(make() for make in BUILTIN.values()), *additions.tools):
@@ -76,11 +75,11 @@ def build_registry(settings: Settings, store: Store, additions: Additions) -> To
     return registry
 
 
-def protected_paths(settings: Settings) -> tuple[Path, ...]:
-    """The state of this home: everything in it but the sessions' action directories (X-12)."""
-    names = ("roundturn.db", "roundturn.db-wal", "roundturn.db-shm", "temporal.db", "blobs", "logs", "dev.json",
-             "roundturn.toml")  # fmt: skip
-    return tuple(settings.home / name for name in names)
+def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
+    """What no file tool may touch (X-12): the whole home, or, for an action directory inside it, the state there."""
+    if not workdir.is_relative_to(home):
+        return (home,)
+    return tuple(home / name for name in STATE)
 
 
 def build_model(settings: Settings) -> ModelPort:

@@ -14,6 +14,7 @@ from temporalio.client import (
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
+    ScheduleUpdate,
 )
 
 from roundturn import telemetry
@@ -47,11 +48,12 @@ async def run_worker(settings: Settings, additions: Additions | None = None) -> 
 
 
 async def ensure_reconcile(client: Client, settings: Settings) -> None:
-    """The repair pass on its Schedule; made once, by whichever worker comes first."""
+    """The repair pass on its Schedule, one for all workers of a task queue."""
+    name = f"reconcile/{settings.task_queue}"
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
             Reconcile.run,
-            id=f"reconcile/{settings.task_queue}",
+            id=name,
             task_queue=settings.task_queue,
             task_timeout=task_timeout(settings),
         ),
@@ -61,6 +63,6 @@ async def ensure_reconcile(client: Client, settings: Settings) -> None:
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=10)),
     )
     try:
-        await client.create_schedule(f"reconcile/{settings.task_queue}", schedule)
-    except ScheduleAlreadyRunningError:
-        return
+        await client.create_schedule(name, schedule)
+    except ScheduleAlreadyRunningError:  # an earlier worker's; what the settings say now holds
+        await client.get_schedule_handle(name).update(lambda _: ScheduleUpdate(schedule=schedule))

@@ -90,6 +90,10 @@ def register(app: typer.Typer) -> None:
         "roundturn agents validate agents/*.md --json",
     )
 
+    files_argument = typer.Argument(
+        metavar="[FILE]...", help="Definitions; all that a worker reads when left out."
+    )
+
     @app.command("list", epilog=list_more)
     def list_(
         json: Json = False,
@@ -106,10 +110,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("validate", epilog=validate_more)
     def validate_(
-        paths: Annotated[
-            list[Path] | None,
-            typer.Argument(metavar="[FILE]...", help="Definitions; all that a worker reads when left out."),
-        ] = None,
+        paths: Annotated[list[Path] | None, files_argument] = None,
         json: Json = False,
         color: Color = "auto",
         home: Home = None,

@@ -74,7 +74,7 @@ async def _session(client: "Client", wanted: Wanted) -> str:
 
 
 def _announce(scene: Scene, session: str, run: str, rung: bool) -> None:
-    if scene.screen.progress and not scene.screen.quiet:
+    if scene.screen.progress:
         scene.screen.talk(f"session {session} · turn {run.rsplit('/', 1)[1]}", "dim")
     if not rung:
         scene.screen.talk(SAFE, "yellow")
@@ -186,6 +186,8 @@ async def _finish(scene: Scene, client: "Client", run: str, tally: "Tally", how:
         return Code.TIMEOUT if how == "timeout" else Code.WAITS
     if screen.progress:
         _say_ending(screen, turn, tally)
+    elif screen.mode == "text" and turn.reason:
+        screen.talk(turn.reason)
     return of_ending(turn.state, bool(tally.unknown))
 
 
@@ -217,10 +219,8 @@ def _say_ending(screen: Screen, turn: "TurnRow", tally: "Tally") -> None:
         parts.append(f"{tokens(used.input_tokens)} in{cached} {tokens(used.output_tokens)} out")
     screen.talk(" · ".join(parts), "dim")
     for call in tally.unknown:
-        screen.talk(
-            f"outcome unknown: {tally.calls[call].tool if call in tally.calls else call} ({call}); look before you repeat it",
-            "red",
-        )
+        tool = tally.tool({"call": call})
+        screen.talk(f"outcome unknown: {tool} ({call}); look before you repeat it", "red")
     if turn.reason:
         screen.talk(turn.reason, "red" if turn.state == "failed" else "yellow")
 

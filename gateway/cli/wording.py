@@ -1,5 +1,6 @@
 """One event of the journal as one line for people; what is new to this program is shown as it is."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -54,7 +55,7 @@ def expiry(data: dict[str, Any]) -> str:
     return clock(datetime.fromisoformat(data["expires_at"]))
 
 
-SAYINGS = {
+SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "message.accepted": _accepted,
     "turn.started": lambda data: "",
     "step.started": lambda data: f"step {data['step'] + 1}  model {data['model']}",

@@ -34,6 +34,7 @@ POINTS = {
     "transcript.store_reply:after": "done",
     "ledger.claim:before": "done",
     "ledger.claim:after": "unknown",
+    "ledger.settle:before": "done or unknown",
     "ledger.settle:after": "done",
     "turns.finish:before": "done",
     "turns.finish:after": "done",

@@ -70,10 +70,14 @@ async def test_a_refusal_that_will_not_pass_is_one_request_and_a_reason(
 
 
 @requirement("P09")
-@pytest.mark.parametrize("kind", ["empty", "null_message", "refusal"])
-async def test_a_withheld_answer_ends_the_turn_and_not_the_session(system: OpenSystem, kind: str) -> None:
+@pytest.mark.parametrize(
+    "fault", [{"kind": "empty"}, {"kind": "null_message"}, {"kind": "refusal", "text": "no"}], ids=lambda f: f["kind"]
+)
+async def test_a_withheld_answer_ends_the_turn_and_not_the_session(
+    system: OpenSystem, fault: dict[str, str]
+) -> None:
     s = await system(
-        scenario("go", step(("note_brief", {"text": "kept"})), step(text="x", faults=[{"kind": kind, "times": 99}])),
+        scenario("go", step(("note_brief", {"text": "kept"})), step(text="x", faults=[{**fault, "times": 99}])),
         scenario("next", step(text="fine")),
     )
     await s.start_worker()

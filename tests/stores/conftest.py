@@ -1,0 +1,45 @@
+"""One migrated store for each test; a second database becomes a second parameter of `store_url`."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from roundturn.store import Store
+from roundturn.stores import open_store
+from roundturn.stores.engine import Database
+from roundturn.stores.migrations import upgrade
+
+BUSY_S = 30.0
+
+
+@pytest.fixture(params=["sqlite"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite+aiosqlite:///{tmp_path / 'roundturn.db'}"
+
+
+@pytest.fixture
+async def database(store_url: str) -> AsyncIterator[Database]:
+    """The migrated database itself, for what no port does."""
+    opened = Database(store_url, BUSY_S)
+    await upgrade(opened)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def store(database: Database, store_url: str, tmp_path: Path) -> AsyncIterator[Store]:
+    async with open_store(store_url, tmp_path / "blobs", BUSY_S) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def stores(store: Store, store_url: str, tmp_path: Path) -> AsyncIterator[list[Store]]:
+    """Four on one database, each with its own connections and queue, as four processes would have."""
+    async with AsyncExitStack() as stack:
+        more = [
+            await stack.enter_async_context(open_store(store_url, tmp_path / "blobs", BUSY_S))
+            for _ in range(3)
+        ]
+        yield [store, *more]

@@ -1,0 +1,49 @@
+"""Secrets stay where they were declared: a canary in the key, the environment and the arguments is searched everywhere."""
+
+from tests.conftest import OpenSystem
+from tests.requirements import requirement
+from tests.system import scenario, step
+
+KEY = "sk-canary-4d1f7e2a9b"
+VARIABLE = "canary-5c8e1b6f3d"
+PASSWORD = "canary-7a2d9f4e1c"
+
+
+@requirement("P131", "P132", "X-09")
+async def test_a_key_is_found_in_no_log_row_event_or_history(system: OpenSystem) -> None:
+    s = await system(
+        scenario("go", step(("bash", {"command": "env; cat /proc/self/environ"})), step(text="{{results}}")),
+        scenario("refused", step(text="x", faults=[{"kind": "status", "status": 401, "message": f"bad key {KEY}"}])),
+        model_api_key=KEY,
+        log_level="debug",
+    )
+    worker = await s.start_worker(MY_PROVIDER_TOKEN=VARIABLE, OPENAI_API_KEY=KEY)
+    turn = await s.send("go")
+    (approval,) = await s.pending(turn)
+    await s.decide(approval.id)
+    row = await s.ended(turn)
+    assert row.state == "completed"
+    refused = await s.ended(await s.send("refused"))
+    assert refused.reason.startswith("credentials")
+    found = worker.log.read_bytes() + b"".join(path.read_bytes() for path in s.home.glob("roundturn.db*"))
+    found += b"".join(event.SerializeToString() for event in (await s.history(turn)).events)
+    found += b"".join(event.SerializeToString() for event in (await s.history(refused.id)).events)
+    assert b"PATH=" in row.text.encode(), "the command did print its environment"
+    assert KEY.encode() not in found
+    assert VARIABLE.encode() not in found
+
+
+@requirement("P131")
+async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_it_whole(system: OpenSystem) -> None:
+    s = await system(
+        scenario("go", step(("note_once", {"text": f"Bearer {PASSWORD}"})), step(text="done")), policy={"ask": ["note_*"]}
+    )
+    worker = await s.start_worker()
+    turn = await s.send("go")
+    (approval,) = await s.pending(turn)
+    assert approval.arguments["text"] == "***"
+    await s.decide(approval.id)
+    await s.ended(turn)
+    assert PASSWORD in s.effects()[0]
+    assert PASSWORD not in str(await s.events(turn))
+    assert PASSWORD not in worker.log.read_text()
