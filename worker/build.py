@@ -32,9 +32,12 @@ from workflows.reconcile import Reconcile
 from workflows.session import Session
 from workflows.turn import Turn
 
-CONTROL_BUSY_S = (
-    1.0  # a locked store fails a local activity soon; its retry policy waits on (design section 3)
-)
+# A locked store fails a local activity soon; its retry policy waits on (design section 3).
+CONTROL_BUSY_S = 1.0
+STATE = (
+    "roundturn.db", "roundturn.db-wal", "roundturn.db-shm", "temporal.db", "temporal.db-wal", "temporal.db-shm",
+    "blobs", "logs", "agents", "dev.json", "dev.lock", "roundturn.toml",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def masking(settings: Settings) -> Masking:
 
 def build_registry(settings: Settings, store: Store, additions: Additions) -> ToolRegistry:
     """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
+
     def surroundings(ctx: CallContext) -> ToolContext:
         protected = protected_paths(settings.home, ctx.workdir)
         return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=protected)
