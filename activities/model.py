@@ -79,7 +79,9 @@ class ModelActivities:
     @activity.defn
     async def call_model(self, at: ModelStep) -> ModelOutcome:
         """Raises `ApplicationError` for what may pass; everything else is an outcome."""
-        with structlog.contextvars.bound_contextvars(turn=at.turn, step=at.step):
+        with structlog.contextvars.bound_contextvars(
+            session=ids.session_of(at.turn), turn=at.turn, step=at.step
+        ):
             try:
                 async with beating():
                     return await self._call(at)

@@ -12,6 +12,7 @@ from temporalio import activity
 
 from activities.failures import shutting_down, translated
 from activities.heartbeat import beating
+from roundturn import ids
 from roundturn.agent import Snapshot
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
 from roundturn.errors import RoundturnError
@@ -47,7 +48,9 @@ class ToolActivities:
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
         """*At least once*: a result that stands is returned, a `once` call is never run a second time."""
-        with structlog.contextvars.bound_contextvars(call=step.call):
+        at = ids.CallPosition.parse(step.call)
+        where = {"session": ids.session_of(at.turn), "turn": at.turn, "step": at.step, "call": step.call}
+        with structlog.contextvars.bound_contextvars(**where):
             try:
                 async with beating():
                     return await self._call(step)

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from temporalio import activity
 
 from activities.failures import translated
+from roundturn import ids
 from roundturn.approval import SignalledVerdict
 from roundturn.errors import RoundturnError
 from roundturn.event import TurnState
@@ -91,6 +92,7 @@ class TurnActivities:
         first = await self._store.turns.finish(ending.turn, ending.state, ending.reason, ending.steps)
         log.info(
             "turn.ended",
+            session=ids.session_of(ending.turn),
             turn=ending.turn,
             state=ending.state,
             reason=ending.reason,

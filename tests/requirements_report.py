@@ -74,7 +74,9 @@ class _Collector:
 def main() -> int:
     collector, said = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(said):
-        code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", str(ROOT / "tests")], [collector])
+        code = pytest.main(
+            ["--collect-only", "-q", "-p", "no:cacheprovider", str(ROOT / "tests")], [collector]
+        )
     if code != pytest.ExitCode.OK:
         sys.stderr.write(f"the tests cannot be collected:\n{said.getvalue()[-4000:]}\n")
         return 1

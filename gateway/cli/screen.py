@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Sequence
@@ -136,8 +137,7 @@ class Screen:
     def _write(self, stream: TextIO, text: str) -> None:
         encoding = (stream.encoding or "").lower().replace("-", "")
         try:
-            stream.write(text if encoding == "utf8" else text.translate(ASCII))
-            stream.flush()
+            _write_all(stream, text if encoding == "utf8" else text.translate(ASCII))
         except BrokenPipeError:
             end_by_pipe()
         except OSError:
@@ -167,6 +167,17 @@ class Screen:
             emoji=False,
             highlight=False,
         )
+
+
+def _write_all(stream: TextIO, text: str) -> None:
+    """Past Python's buffer, which takes a reader that leaves in the middle of a long write for success."""
+    stream.flush()
+    rest = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while rest:
+        try:
+            rest = rest[os.write(stream.fileno(), rest) :]
+        except BlockingIOError:  # whoever started us shares a pipe that does not block
+            select.select((), (stream,), ())
 
 
 def _columns(stream: TextIO) -> int:

@@ -45,12 +45,7 @@ class SqlLedger:
                 return "stopped"
             if grant is not None and not await _consume(tx, call, grant, digest):
                 return "ungranted"
-            if lease is not None:
-                await _take(tx, call, owner, lease)
-            elif (
-                row.status == "suspended"
-            ):  # it waits no more; a turn that ends now must not say it never ran
-                await tx.execute(update(tool_calls).where(tool_calls.c.id == call).values(status="requested"))
+            await _take(tx, row, owner, lease)
             await append(tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:64]})])
             return "won"
 
@@ -124,9 +119,13 @@ async def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
     return (await tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
 
 
-async def _take(tx: Tx, call: str, owner: str, lease: timedelta) -> None:
-    take = update(tool_calls).where(tool_calls.c.id == call)
-    await tx.execute(take.values(status="claimed", owner=owner, lease_until=now_ms() + _ms(lease)))
+async def _take(tx: Tx, row: Row[Any], owner: str, lease: timedelta | None) -> None:
+    """A `once` call gets its owner. Another one waits no more: a turn that ends now must not say that it never ran."""
+    take = update(tool_calls).where(tool_calls.c.id == row.id)
+    if lease is None:
+        await tx.execute(take.values(status="requested"))
+    else:
+        await tx.execute(take.values(status="claimed", owner=owner, lease_until=now_ms() + _ms(lease)))
 
 
 async def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:

@@ -30,7 +30,12 @@ class SqlTurns:
             return await _one(tx, select(turns).where(turns.c.id == turn))
 
     async def look(self, turn: str) -> Look:
-        query = select(approvals.c.id, approvals.c.state)
+        # Of the calls that still wait: a long turn's settled approvals would otherwise fill its history.
+        query = (
+            select(approvals.c.id, approvals.c.state)
+            .join(tool_calls, tool_calls.c.id == approvals.c.call)
+            .where(tool_calls.c.status == "suspended")
+        )
         async with self._database.read() as tx:
             row = await fence(tx, turn, lock=False)
             decided = await tx.execute(query.where(approvals.c.turn == turn, approvals.c.state != "pending"))

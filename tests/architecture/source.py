@@ -68,7 +68,10 @@ def module(path: str) -> Module:
 def tracked() -> tuple[Path, ...]:
     """The files of the tree as git sees it, those not yet added included."""
     listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
     return tuple(path for path in (ROOT / name for name in listing.split("\0") if name) if path.is_file())
 

@@ -15,7 +15,9 @@ PRINTS = {
     "worker/__main__.py": "says on standard error why it cannot start",
     "gateway/dev.py": "the one `ready` line that scripts wait for",
 }
-SLEEPS = {"roundturn/tools/supervised.py": "in its own small process, between the end of a command and its children's"}
+SLEEPS = {
+    "roundturn/tools/supervised.py": "in its own small process, between the end of a command and its children's"
+}
 
 MODULES = pytest.mark.parametrize("module", product(), ids=lambda m: m.path)
 
@@ -30,7 +32,9 @@ def test_a_module_says_in_a_sentence_why_it_is_there(module: Module) -> None:
 
 
 def test_the_package_roundturn_holds_its_version_and_nothing_else() -> None:
-    assert re.fullmatch(r'__version__ = "\d+\.\d+\.\d+[a-z0-9.]*"\n', (ROOT / "roundturn" / "__init__.py").read_text())
+    assert re.fullmatch(
+        r'__version__ = "\d+\.\d+\.\d+[a-z0-9.]*"\n', (ROOT / "roundturn" / "__init__.py").read_text()
+    )
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -58,7 +62,11 @@ def _swallowed(module: Module) -> Iterator[str]:
             wide = node.type is None or ast.unparse(node.type) in broad
             if wide and all(isinstance(s, ast.Pass | ast.Continue) for s in node.body):
                 yield module.at(node)
-        if isinstance(node, ast.Call) and called(node) == "suppress" and broad & {ast.unparse(a) for a in node.args}:
+        if (
+            isinstance(node, ast.Call)
+            and called(node) == "suppress"
+            and broad & {ast.unparse(a) for a in node.args}
+        ):
             yield module.at(node)
 
 
@@ -70,7 +78,8 @@ def test_every_setting_is_read_by_somebody() -> None:
         node.attr
         for m in product()
         for node in ast.walk(m.tree)
-        if isinstance(node, ast.Attribute) and ("settings" in ast.unparse(node.value) or m.path == "roundturn/settings.py")
+        if isinstance(node, ast.Attribute)
+        and ("settings" in ast.unparse(node.value) or m.path == "roundturn/settings.py")
     }
     assert set(Settings.model_fields) - readers == set()
 

@@ -70,7 +70,10 @@ def test_tools_are_executed_by_the_registry_and_the_registry_by_the_activity_and
         for call in m.calls()
         if called(call) == "execute"
     }
-    assert callers == {("roundturn/registry.py", "tool.execute"), ("activities/tools.py", "self._registry.execute")}
+    assert callers == {
+        ("roundturn/registry.py", "tool.execute"),
+        ("activities/tools.py", "self._registry.execute"),
+    }
 
 
 @requirement("M-11")
@@ -108,7 +111,12 @@ def test_middleware_knows_no_tool_no_model_and_no_channel() -> None:
 
 @requirement("R-14")
 def test_there_is_one_matcher_for_names() -> None:
-    matching = {m.path for m in product() for name, _ in m.imports() if name.split(".")[0] in ("fnmatch", "glob", "wcmatch")}
+    matching = {
+        m.path
+        for m in product()
+        for name, _ in m.imports()
+        if name.split(".")[0] in ("fnmatch", "glob", "wcmatch")
+    }
     makers = {m.path for m in product() for f in m.functions() if "match" in f.name}
     assert matching | makers == {"roundturn/rules.py"}
 

@@ -29,14 +29,18 @@ PURE = [m for m in product() if m.is_pure_root and m.path not in READ_THE_OUTSID
 
 @pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
 def test_a_contract_uses_no_clock_no_randomness_no_files_and_no_network(module: Module) -> None:
-    imports = [f"{module.at(line)} {name}" for name, line in module.imports() if name.split(".")[0] in IMPURE_MODULES]
+    imports = [
+        f"{module.at(line)} {name}" for name, line in module.imports() if name.split(".")[0] in IMPURE_MODULES
+    ]
     calls = [f"{module.at(call)} {called(call)}" for call in module.calls() if called(call) in IMPURE_CALLS]
     assert imports + calls == []
 
 
 @pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
 def test_a_contract_has_no_state_of_its_own(module: Module) -> None:
-    changed = [module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+    changed = [
+        module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)
+    ]
     caches = [] if module.path in CACHES else list(_caches(module))
     assert changed + caches + list(_variables(module)) == []
 
@@ -51,7 +55,13 @@ def _caches(module: Module) -> Iterator[str]:
 def _variables(module: Module) -> Iterator[str]:
     """Names of a module are constants, types or `T`; a lower-case one is a variable that workflows would share."""
     for node in module.tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
         for target in targets:
             if isinstance(target, ast.Name) and not target.id.startswith("__") and target.id[:1].islower():
                 yield f"{module.at(node)} {target.id}"
@@ -62,7 +72,11 @@ def test_an_exemption_is_for_a_module_that_is_there(path: str) -> None:
     assert path in {m.path for m in product()}
 
 
-@pytest.mark.parametrize("module", [m for m in product() if m.path.startswith("workflows/")], ids=lambda m: m.path)
+@pytest.mark.parametrize(
+    "module", [m for m in product() if m.path.startswith("workflows/")], ids=lambda m: m.path
+)
 def test_a_workflow_module_keeps_nothing_between_runs(module: Module) -> None:
-    changed = [module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+    changed = [
+        module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)
+    ]
     assert changed + list(_caches(module)) + list(_variables(module)) == []

@@ -34,7 +34,11 @@ def test_every_tool_in_the_folder_is_listed_under_its_own_name() -> None:
     for name in _modules(roundturn.tools):
         module = importlib.import_module(f"roundturn.tools.{name}")
         for _, cls in inspect.getmembers(module, inspect.isclass):
-            if issubclass(cls, BaseTool) and cls.__module__ == module.__name__ and not inspect.isabstract(cls):
+            if (
+                issubclass(cls, BaseTool)
+                and cls.__module__ == module.__name__
+                and not inspect.isabstract(cls)
+            ):
                 defined.add(cls)
     assert defined == set(BUILTIN.values())
     assert [cls.name for cls in BUILTIN.values()] == list(BUILTIN)
@@ -56,6 +60,8 @@ def test_every_middleware_in_the_folder_is_in_the_chain_in_the_documented_order(
     assert set(_modules(roundturn.middleware)) == set(ORDER)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "roundturn" / "agents").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "roundturn" / "agents").glob("*.md")), ids=lambda path: path.name
+)
 def test_an_agent_of_ours_can_be_read_and_has_the_name_of_its_file(path: Path) -> None:
     assert parse_definition(path.read_text(), path.name).name == path.stem

@@ -15,7 +15,9 @@ from tests.requirements_report import compare, marked, read_catalogue
 # Written in parts, so that this file does not find itself.
 HOMES = re.compile("|".join((r"(?<![\w.}])/wo" + r"rk/", r"(?<![\w.}])/ro" + r"ot/(?!\w*\b\.\.)")))
 SCRATCH = re.compile(r"[\"'(= ]/t" + r"mp/")
-ADDRESSES = re.compile("|".join(("pypi" + r"\.org", "python" + "hosted", "npm" + "js", "deb" + r"ian\.org", "--index" + "-url")))
+ADDRESSES = re.compile(
+    "|".join(("pypi" + r"\.org", "python" + "hosted", "npm" + "js", "deb" + r"ian\.org", "--index" + "-url"))
+)
 LATER = re.compile(r"\b(TO" + "DO|FIX" + r"ME|XX" + r"X)\b")
 
 
@@ -50,7 +52,9 @@ def test_nothing_is_left_for_later_in_a_comment() -> None:
 
 
 def test_every_folder_with_tests_is_a_package() -> None:
-    folders = {path.parent for path in tracked() if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")}
+    folders = {
+        path.parent for path in tracked() if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")
+    }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
@@ -85,7 +89,8 @@ def test_the_wheel_holds_all_five_packages_with_their_data(tmp_path: Path) -> No
     wanted = {
         path.relative_to(ROOT).as_posix()
         for path in tracked()
-        if path.relative_to(ROOT).parts[0] in PACKAGES and path.suffix in (".py", ".md", ".json", ".typed", ".mako")
+        if path.relative_to(ROOT).parts[0] in PACKAGES
+        and path.suffix in (".py", ".md", ".json", ".typed", ".mako")
     }
     assert wanted <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)

@@ -180,7 +180,7 @@ async def test_a_waiting_approval_outlives_the_server_and_the_worker(tmp_path: P
             row = await client.find_approval(approval)
             assert row.state == "pending"
             await client.decide(approval, "approve", "somebody")
-            assert "total 0" in await answer(client, turn)
+            assert "said:\ntotal" in await answer(client, turn)
         assert await dev.end() == 0
 
 
@@ -193,7 +193,7 @@ async def test_a_waiting_approval_outlives_a_new_start_of_everything(tmp_path: P
         assert await dev.end() == 0
     async with started(tmp_path) as dev, client_of(dev) as client:
         await client.decide(approval, "approve", "somebody")
-        assert "total 0" in await answer(client, turn)
+        assert "said:\ntotal" in await answer(client, turn)
 
 
 @requirement("P124")

@@ -22,7 +22,9 @@ async def test_the_answer_alone_is_on_stdout_and_all_talk_on_stderr(desk: OpenDe
     assert "\x1b" not in done.err
 
 
-async def test_json_is_one_document_with_the_keys_of_the_contract_and_stderr_is_silent(desk: OpenDesk) -> None:
+async def test_json_is_one_document_with_the_keys_of_the_contract_and_stderr_is_silent(
+    desk: OpenDesk,
+) -> None:
     d = await desk(scenario("hello", step(("note_pure", {"text": "a"})), step(text="the answer")))
     done = await d.roundturn("run", "hello", "--json")
     found = done.document

@@ -33,7 +33,7 @@ def planned(effect: Effect, name: str = "tool", arguments: str = "{}", **changes
     return replace(PlannedCall(asked, effect, limit_s=10, brief=False, shown=""), **changes)
 
 
-def reply(*calls: PlannedCall, text: str = "", usage: Usage = Usage()) -> Reply:  # noqa: B008 - frozen
+def reply(*calls: PlannedCall, text: str = "", usage: Usage = Usage()) -> Reply:
     asked = tuple(call.asked for call in calls)
     return Reply(text=text, calls=asked, finish="calls" if calls else "stop", usage=usage, model="m")
 
@@ -72,7 +72,7 @@ async def asked(
     store: Store,
     turn: str,
     call: str,
-    ttl: timedelta = timedelta(hours=1),  # noqa: B008 - frozen
+    ttl: timedelta = timedelta(hours=1),
     **changes: Any,
 ) -> ApprovalRow:
     row = await store.approvals.request(question(turn, call, **changes), ttl)

@@ -93,7 +93,9 @@ async def test_takers_at_the_same_time_get_the_same_turn_which_starts_once(store
 
 
 @requirement("P119")
-async def test_concurrent_messages_are_all_kept_and_handled_in_order_of_acceptance(stores: list[Store]) -> None:
+async def test_concurrent_messages_are_all_kept_and_handled_in_order_of_acceptance(
+    stores: list[Store],
+) -> None:
     session = await scene.session(stores[0])
     accepted = await asyncio.gather(
         *(stores[n % 4].inbox.accept(session, f"text {n}") for n in range(20)),

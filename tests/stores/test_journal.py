@@ -10,7 +10,7 @@ from tests.requirements import requirement
 RUN = "s_run/1"
 
 
-@requirement("J-01")
+@requirement("J-03")
 async def test_offsets_are_dense_under_eight_concurrent_writers(stores: list[Store]) -> None:
     async def write(writer: int) -> None:
         for n in range(5):
@@ -34,6 +34,7 @@ async def test_each_run_counts_for_itself(store: Store) -> None:
     assert [event.offset for event in await store.journal.read("b", 0, 9)] == [1]
 
 
+@requirement("J-04")
 async def test_reading_goes_on_after_an_offset_and_is_bounded(store: Store) -> None:
     await store.journal.append(RUN, [NewEvent("step.started", {"n": n}) for n in range(10)])
     assert [event.offset for event in await store.journal.read(RUN, 4, 3)] == [5, 6, 7]
@@ -46,6 +47,7 @@ async def test_no_events_take_no_offset(store: Store) -> None:
     assert [event.offset for event in await store.journal.read(RUN, 0, 9)] == [1]
 
 
+@requirement("J-07")
 async def test_an_event_keeps_its_own_time_and_gets_the_databases_otherwise(store: Store) -> None:
     then = datetime(2020, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
     await store.journal.append(RUN, [NewEvent("step.started", ts=then), NewEvent("turn.started")])

@@ -125,7 +125,10 @@ async def test_a_reply_with_two_hundred_calls_is_one_step(store: Store) -> None:
 async def test_calls_with_the_same_or_no_provider_id_are_rows_of_their_own(store: Store) -> None:
     turn = await scene.running_turn(store)
     stored = await scene.step(
-        store, turn, scene.planned(Effect.PURE, arguments='{"a":1}'), scene.planned(Effect.PURE, arguments="{}")
+        store,
+        turn,
+        scene.planned(Effect.PURE, arguments='{"a":1}'),
+        scene.planned(Effect.PURE, arguments="{}"),
     )
     assert stored is not None
     assert [(call.id, call.arguments) for call in stored.calls] == [
@@ -148,12 +151,16 @@ async def test_a_tool_name_of_ten_thousand_characters_is_stored_whole_and_shown_
 async def test_the_snapshot_that_was_frozen_first_holds(stores: list[Store]) -> None:
     session = await scene.session(stores[0])
     assert await stores[0].sessions.snapshot(session) is None
-    held = await asyncio.gather(*(store.sessions.freeze(session, f'{{"n":{n}}}') for n, store in enumerate(stores)))
+    held = await asyncio.gather(
+        *(store.sessions.freeze(session, f'{{"n":{n}}}') for n, store in enumerate(stores))
+    )
     assert len(set(held)) == 1
     assert await stores[0].sessions.snapshot(session) == held[0]
 
 
 async def test_a_client_key_makes_one_session_even_at_the_same_time(stores: list[Store]) -> None:
-    made = await asyncio.gather(*(store.sessions.open("default", "/w/{session}", "key") for store in stores * 2))
+    made = await asyncio.gather(
+        *(store.sessions.open("default", "/w/{session}", "key") for store in stores * 2)
+    )
     assert len({row.id for row in made}) == 1
     assert made[0].action_dir == f"/w/{made[0].id}"

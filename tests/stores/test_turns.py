@@ -120,7 +120,9 @@ async def test_open_approvals_are_cancelled_and_used_ones_are_not(store: Store, 
         await store.turns.request_stop(turn, "ann")
     else:
         await store.turns.finish(turn, "failed", "", 1)
-    found = {row.id: row.state for row in await store.approvals.page(("cancelled", "consumed", "denied"), turn, 9)}
+    found = {
+        row.id: row.state for row in await store.approvals.page(("cancelled", "consumed", "denied"), turn, 9)
+    }
     assert found == {pending: "cancelled", approved: "cancelled", used: "consumed", denied: "denied"}
     assert (await scene.events(store, turn)).count("approval.cancelled") == 2
 

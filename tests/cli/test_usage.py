@@ -1,0 +1,166 @@
+"""How the command line explains itself: help, near names, settings, a home where nothing runs."""
+
+import json
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.exits import Code
+from roundturn import __version__
+from tests.cli.conftest import CommandLine, OpenDesk
+from tests.requirements import requirement
+from tests.system import scenario, step, until
+
+COMMANDS = (
+    "run", "send", "stop", "sessions", "events", "worker", "dev", "demo", "help", "approvals list", "approvals show",
+    "approvals approve", "approvals deny", "agents list", "agents validate", "db upgrade", "inspect chain",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_the_help_of_each_command_has_three_examples_and_the_exit_codes(
+    alone: CommandLine, command: str
+) -> None:
+    done = await alone(*command.split(), "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("$ ") >= 3
+    examples = [line for line in done.out.splitlines() if line.strip().startswith("$ ")]
+    assert all(f"roundturn {command}" in line for line in examples)
+    assert re.search(r"Exit codes:\n +0 ", done.out)
+    if command != "help":
+        assert "--home" in done.out
+
+
+async def test_version_and_help_are_quick(alone: CommandLine) -> None:
+    best = {}
+    for option in ("--version", "--help"):
+        took = []
+        for _ in range(3):
+            began = time.perf_counter()
+            done = await alone(option)
+            took.append(time.perf_counter() - began)
+            assert done.code == 0
+        best[option] = min(took)
+    assert max(best.values()) < 0.4, best
+    assert (await alone("--version")).out == f"roundturn {__version__}\n"
+
+
+async def test_unknown_commands_and_settings_are_code_2_and_name_what_is_near(alone: CommandLine) -> None:
+    command = await alone("approvls", "list")
+    assert command.code == 2
+    assert "approvals" in command.err
+    option = await alone("run", "hello", "--no-wiat", "--json")
+    assert (option.code, option.error["type"]) == (2, "usage")
+    assert "--no-wait" in option.error["detail"]
+    setting = await alone("agents", "list", "--json", ROUNDTURN_MODLE="x")
+    assert (setting.code, setting.error["type"]) == (2, "configuration")
+    assert "ROUNDTURN_MODEL" in setting.error["hint"]
+    value = await alone("agents", "list", ROUNDTURN_MAX_STEPS="none")
+    assert value.code == 2
+    assert "max_steps" in value.err
+
+
+async def test_a_missing_argument_is_code_2_and_no_command_at_all_shows_the_help(alone: CommandLine) -> None:
+    assert (await alone("send")).code == 2
+    bare = await alone()
+    assert (bare.code, bare.out) == (2, "")
+    assert "Commands:" in bare.err
+
+
+async def test_the_exit_codes_are_one_table(alone: CommandLine) -> None:
+    done = await alone("help", "exit-codes")
+    codes = [int(line.split("\t")[0]) for line in done.out.splitlines()]
+    assert codes == [code.value for code in Code] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 124, 130, 143]
+    other = await alone("help", "exitcodes")
+    assert other.code == 2
+    assert "help exit-codes" in other.err
+
+
+@pytest.mark.parametrize(
+    "command", ["run hello", "send s_aaaa hi", "sessions", "approvals list", "events s_aaaa/1"]
+)
+async def test_a_home_without_a_store_is_code_7_and_says_how_to_start(
+    alone: CommandLine, command: str
+) -> None:
+    done = await alone(*command.split(), "--json")
+    assert (done.code, done.out, done.error["type"]) == (7, "", "unavailable")
+    assert "roundturn dev" in done.error["hint"] and "roundturn db upgrade" in done.error["hint"]
+
+
+async def test_db_upgrade_makes_the_store_once(alone: CommandLine) -> None:
+    first = await alone("db", "upgrade", "--json")
+    assert first.code == 0
+    assert first.document["before"] is None
+    again = await alone("db", "upgrade")
+    assert again.out.startswith("nothing to do")
+    assert (await alone("sessions", "--json")).document == {"items": [], "next": None}
+
+
+async def test_agents_are_checked_before_a_worker_meets_them(alone: CommandLine, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text('+++\nname = "good"\ntools = ["read_*", "fly_*"]\n+++\nDo good.\n')
+    bad.write_text('+++\nname = "Bad Name"\n+++\nDo bad.\n')
+    fine = await alone("agents", "validate", str(good))
+    assert (fine.code, fine.out) == (0, "ok\tgood\n")
+    assert "fly_*" in fine.err
+    wrong = await alone("agents", "validate", str(good), str(bad), "--json")
+    assert (wrong.code, wrong.error["type"]) == (2, "configuration")
+    assert "bad.md: name" in wrong.error["detail"]
+    bad.unlink()
+    listed = await alone("agents", "list", "--json", ROUNDTURN_AGENTS_DIR=str(tmp_path))
+    assert [item["agent"] for item in listed.document["items"]] == ["assistant", "good"]
+
+
+async def test_the_chain_is_printed_in_its_order(alone: CommandLine) -> None:
+    done = await alone("inspect", "chain", "--json")
+    layers = [item["layer"] for item in done.document["items"]]
+    assert layers == ["audit", "recovery", "shaping", "validation", "policy", "approval", "claim"]
+
+
+async def test_something_unexpected_is_an_id_and_no_traceback(alone: CommandLine) -> None:
+    broken = {"ROUNDTURN_DATABASE_URL": "sqlite+nosuchdriver:///x"}
+    done = await alone("sessions", "--json", **broken)
+    assert (done.code, done.error["type"]) == (1, "unexpected")
+    found = re.search(r"error id (e_[0-9a-f]{8})", done.error["detail"])
+    assert found is not None and json.loads(done.err.splitlines()[0])["error_id"] == found[1]
+    assert "Traceback" not in done.err
+    assert "Traceback" in (await alone("sessions", "--verbose", **broken)).err
+
+
+async def test_colour_is_for_terminals_or_on_request(alone: CommandLine) -> None:
+    for environment, options, colored in (
+        ({}, (), False),
+        ({"FORCE_COLOR": "1"}, (), True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, (), False),
+        ({"NO_COLOR": "1"}, ("--color", "always"), True),
+        ({"FORCE_COLOR": "1"}, ("--color", "never"), False),
+    ):
+        done = await alone("sessions", *options, **environment)
+        assert ("\x1b[31m" in done.err) is colored, (environment, options, done.err)
+
+
+@requirement("P124")
+async def test_worker_keeps_its_pid_and_ends_on_sigterm_wherever_it_is_started(desk: OpenDesk) -> None:
+    d = await desk(scenario("hello", step(text="the answer")), worker=False)
+    decoy = d.roundturn.folder / "worker"
+    decoy.mkdir()
+    (decoy / "__main__.py").write_text("raise SystemExit('the wrong worker')")
+    worker = d.roundturn.start("worker", "--home", str(d.system.home))
+    await worker.says("worker.ready")
+    command = Path(f"/proc/{worker.process.pid}/cmdline")
+    if sys.platform == "linux":
+        assert b"-m\0worker" in command.read_bytes()
+    done = await d.roundturn("run", "hello")
+    assert done.out == "the answer\n"
+    worker.process.send_signal(signal.SIGTERM)
+    assert (await worker.ended()).code == 0
+
+
+def test_no_command_leaves_files_where_it_was_started(alone: CommandLine) -> None:
+    assert shutil.which("roundturn", path=str(Path(sys.executable).parent)) is not None
+    assert until is not None
