@@ -27,9 +27,16 @@ SHOWN_BYTES = 160
 LONG_WAIT_S = 60.0  # a wait beyond this is the workflow's timer, where a stop can end it (P13)
 REASON_BYTES = 300
 
+MOST_CALLS = 128  # of one reply: a step's plan stays far below the payload ceiling of 64 KiB
+
 TRUNCATED = (
+    "truncated",
     "Not run: your reply was cut off at the output limit, so this call may be incomplete. "
-    "Send it again, shorter or in several calls."
+    "Send it again, shorter or in several calls.",
+)
+TOO_MANY = (
+    "too_many_calls",
+    f"Not run: one reply may hold {MOST_CALLS} calls. Send the rest again in a later reply.",
 )
 
 
@@ -112,7 +119,7 @@ class ModelActivities:
         )
         started = self._clock()
         reply = await self._model.complete(request)
-        planned = [self._plan(call, reply) for call in reply.calls]
+        planned = [self._plan(index, call, reply) for index, call in enumerate(reply.calls)]
         # Paid for: it is written however long the store is locked, not asked for again.
         write = partial(self._store.transcript.store_reply, at.turn, at.step, reply, planned, started)
         kept = await insist(write, asyncio.sleep)
@@ -121,7 +128,7 @@ class ModelActivities:
         )
         return ModelOutcome(kind="fenced") if kept is None else _outcome(kept)
 
-    def _plan(self, asked: AskedCall, reply: Reply) -> PlannedCall:
+    def _plan(self, index: int, asked: AskedCall, reply: Reply) -> PlannedCall:
         """An unknown tool is answered by the chain; it does nothing, so that the answer may come at once."""
         spec = self._registry.spec(asked.name)
         return PlannedCall(
@@ -130,7 +137,7 @@ class ModelActivities:
             limit_s=spec.limit_s if spec else 1.0,
             brief=spec.brief if spec else True,
             shown=self._shown(asked),
-            answer=TRUNCATED if reply.finish == "length" else None,
+            refusal=TRUNCATED if reply.finish == "length" else TOO_MANY if index >= MOST_CALLS else None,
         )
 
     def _shown(self, asked: AskedCall) -> str:

@@ -100,7 +100,8 @@ class FloorActivities:
             stream=True,
             stream_options={"include_usage": True},
         )
-        text, calls = "", {}
+        text = ""
+        calls: dict[int, dict[str, str]] = {}
         async for chunk in stream:
             for choice in chunk.choices:
                 text += choice.delta.content or ""

@@ -188,7 +188,7 @@ async def opened(folder: Path) -> AsyncIterator[Run]:
             processes.process(
                 [python, "-m", "benchmarks.floor", settings.temporal_address, floor_url, model_url],
                 folder / "floor.log",
-            )  # fmt: skip
+            )
         )
         ours = stack.enter_context(
             processes.process(

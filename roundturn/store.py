@@ -78,7 +78,7 @@ FINAL: frozenset[CallStatus] = frozenset({"completed", "denied"})
 class PlannedCall:
     """A call on its way into the ledger. `shown`: one masked line for people and the journal.
 
-    `answer`: settled at once with this error, it is never run (a cut-off reply).
+    `refusal`: error type and text; settled so at once, it is never run (a cut-off reply, too many calls).
     """
 
     asked: AskedCall
@@ -86,7 +86,7 @@ class PlannedCall:
     limit_s: float
     brief: bool
     shown: str
-    answer: str | None = None
+    refusal: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

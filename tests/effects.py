@@ -63,6 +63,12 @@ class NoteBrief(_Noting):
     brief = True
 
 
+class NoteLimited(_Noting):
+    name = "note_limited"
+    effect = Effect.ONCE
+    limit_s = 1.0
+
+
 class Size(BaseModel):
     size: int
 
@@ -110,7 +116,7 @@ class Unprintable(Exception):
         raise RuntimeError("no words")
 
 
-ALL: tuple[type[BaseTool], ...] = (NoteOnce, NoteKeyed, NotePure, NoteBrief, Huge, Odd)
+ALL: tuple[type[BaseTool], ...] = (NoteOnce, NoteKeyed, NotePure, NoteBrief, NoteLimited, Huge, Odd)
 
 
 def effects(workdir: Path) -> list[str]:

@@ -89,7 +89,8 @@ def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
 def build_model(settings: Settings) -> ModelPort:
     return OpenAIChat(
         base_url=settings.model_base_url or None,
-        api_key=settings.model_api_key.get_secret_value(),
+        # An endpoint of one's own often wants no key, and the SDK wants one.
+        api_key=settings.model_api_key.get_secret_value() or ("unused" if settings.model_base_url else ""),
         timeout_s=settings.model_timeout_s,
     )
 

@@ -122,12 +122,12 @@ async def _ledger_rows(
             "effect": planned.effect.value,
             "limit_ms": round(planned.limit_s * 1000),
             "brief": planned.brief,
-            "status": "requested" if planned.answer is None else "denied",
-            "is_error": planned.answer is not None,
-            "output": planned.answer or "",
-            "metadata": {} if planned.answer is None else {"error_type": "truncated"},
+            "status": "requested" if planned.refusal is None else "denied",
+            "is_error": planned.refusal is not None,
+            "output": planned.refusal[1] if planned.refusal else "",
+            "metadata": {"error_type": planned.refusal[0]} if planned.refusal else {},
             "created_at": at,
-            "settled_at": None if planned.answer is None else at,
+            "settled_at": at if planned.refusal else None,
         }
         for index, planned in enumerate(calls)
     ]

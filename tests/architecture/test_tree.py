@@ -18,6 +18,7 @@ SCRATCH = re.compile(r"[\"'(= ]/t" + r"mp/")
 ADDRESSES = re.compile(
     "|".join(("pypi" + r"\.org", "python" + "hosted", "npm" + "js", "deb" + r"ian\.org", "--index" + "-url"))
 )
+FOLDERS = (*PACKAGES, "tests", "benchmarks", "docs")
 LATER = re.compile(r"\b(TO" + "DO|FIX" + r"ME|XX" + r"X)\b")
 
 
@@ -72,6 +73,23 @@ def test_every_mark_names_an_item_of_the_catalogue(request: pytest.FixtureReques
     report = compare(read_catalogue(), marked(request.session.items))
     assert report.unknown == (), "docs/requirements.toml does not have these ids"
     assert report.late == (), "these have a test: take them out of [deferred] in docs/requirements.toml"
+
+
+@requirement("Y-10")
+def test_every_file_that_the_guides_name_is_there() -> None:
+    guides = (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "docs" / "concepts.md",
+        *ROOT.glob("*/AGENTS.md"),
+    )
+    named = {
+        name
+        for guide in guides
+        for name in re.findall(r"`((?:" + "|".join(FOLDERS) + r")/[\w./-]*)`", guide.read_text())
+    }
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_what_is_deferred_is_in_the_catalogue() -> None:

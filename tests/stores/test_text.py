@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,7 +33,7 @@ ODD: dict[str, Any] = {
 
 
 @pytest.fixture
-async def filled(store: Store) -> AsyncIterator[str]:
+async def filled(store: Store) -> str:
     """Bad text through every port that takes text from a model, a tool, a person or a file."""
     session = (await store.sessions.open(BAD, BAD)).id
     await store.sessions.freeze(session, BAD)
@@ -75,7 +74,7 @@ async def filled(store: Store) -> AsyncIterator[str]:
     await store.journal.append(turn, [NewEvent("step.started", ODD)])
     await store.turns.request_stop(turn, BAD * 100)
     await store.turns.finish(turn, "failed", BAD, 1)
-    yield turn
+    return turn
 
 
 @requirement("P19", "P31")

@@ -27,7 +27,12 @@ async def outcome(s: System, call: str) -> tuple[str, str]:
 @requirement("M-09", "M-14", "R-19", "R-22", "M-24")
 async def test_an_approved_call_runs_once_and_a_denied_one_never(system: OpenSystem) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": "a"})), step(("note_once", {"text": "b"})), step(text="{{results}}")),
+        scenario(
+            "go",
+            step(("note_once", {"text": "a"})),
+            step(("note_once", {"text": "b"})),
+            step(text="{{results}}"),
+        ),
         policy=ASKS,
     )
     await s.start_worker()
@@ -41,7 +46,10 @@ async def test_an_approved_call_runs_once_and_a_denied_one_never(system: OpenSys
     assert "wrong branch" in row.text
     assert s.effects() == [f"note_once a {turn}.0.0"]
     assert await outcome(s, f"{turn}.1.0") == ("denied", "approval_denied")
-    assert [a.status for a in await s.client.store.ledger.attempts(f"{turn}.0.0")] == ["suspended", "completed"]
+    assert [a.status for a in await s.client.store.ledger.attempts(f"{turn}.0.0")] == [
+        "suspended",
+        "completed",
+    ]
     decided = await s.client.store.approvals.read(first.id)
     assert decided is not None
     assert (decided.state, decided.actor, decided.claimed) == ("consumed", "ada", True)
@@ -121,7 +129,9 @@ async def test_a_plain_signal_decides_and_an_early_one_is_kept(system: OpenSyste
     assert (row.actor, row.claimed) == ("ada", True)
 
 
-async def test_an_early_signal_is_kept_while_the_call_is_still_on_its_way_to_suspension(system: OpenSystem) -> None:
+async def test_an_early_signal_is_kept_while_the_call_is_still_on_its_way_to_suspension(
+    system: OpenSystem,
+) -> None:
     """One call holds the step in flight; the other's verdict is signalled before its suspension can be known."""
     s = await system(
         scenario("go", step(("note_once", {"text": "a"}), ("bash", {"command": "echo b"})), step(text="done"))
@@ -157,9 +167,13 @@ async def test_a_chat_message_decides_nothing(system: OpenSystem) -> None:
 
 
 @requirement("P42", "R-21", "Q-03", "P48")
-async def test_an_approval_that_nobody_answers_expires_honestly_and_a_late_yes_runs_nothing(system: OpenSystem) -> None:
+async def test_an_approval_that_nobody_answers_expires_honestly_and_a_late_yes_runs_nothing(
+    system: OpenSystem,
+) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": "a"})), step(text="{{results}}")), policy=ASKS, approval_ttl_s=2
+        scenario("go", step(("note_once", {"text": "a"})), step(text="{{results}}")),
+        policy=ASKS,
+        approval_ttl_s=2,
     )
     worker = await s.start_worker()
     turn = await s.send("go")
@@ -175,7 +189,9 @@ async def test_an_approval_that_nobody_answers_expires_honestly_and_a_late_yes_r
 
 @requirement("P47")
 @pytest.mark.parametrize("first", ["stop", "approve", "both"])
-async def test_a_stop_and_a_yes_are_one_after_the_other_whoever_comes_first(system: OpenSystem, first: str) -> None:
+async def test_a_stop_and_a_yes_are_one_after_the_other_whoever_comes_first(
+    system: OpenSystem, first: str
+) -> None:
     s = await system(
         scenario("go", step(("note_once", {"text": "a", "gate": "never"})), step(text="done")), policy=ASKS
     )
@@ -210,7 +226,9 @@ async def test_fifty_pending_approvals_survive_a_restart_and_all_go_on_once(syst
     for approval in approvals[5:]:
         await s.decide(approval.id)
     for approval in approvals[:5]:  # the wake-up is lost: only the row says yes
-        decided = await s.client.store.approvals.decide(approval.id, "approve", "ada", True, "cli", None, None)
+        decided = await s.client.store.approvals.decide(
+            approval.id, "approve", "ada", True, "cli", None, None
+        )
         assert decided.standing == "decided"
     await s.start_worker()
     assert {(await s.ended(turn)).state for turn in turns} == {"completed"}
@@ -221,13 +239,17 @@ async def test_fifty_pending_approvals_survive_a_restart_and_all_go_on_once(syst
 @requirement("R-17", "M-13")
 async def test_signals_decide_nothing_where_unverified_verdicts_are_off(system: OpenSystem) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": "a"})), step(text="done")), policy=ASKS, allow_unverified_verdicts=False
+        scenario("go", step(("note_once", {"text": "a"})), step(text="done")),
+        policy=ASKS,
+        allow_unverified_verdicts=False,
     )
     worker = await s.start_worker()
     turn = await s.send("go")
     (approval,) = await s.pending(turn)
     await signal(s, turn, {"approval_id": approval.id, "verdict": "approve", "actor": "eve"})
-    await until(lambda: any(line["event"] == "verdict.refused" for line in worker.lines()), "the refusal in the log")
+    await until(
+        lambda: any(line["event"] == "verdict.refused" for line in worker.lines()), "the refusal in the log"
+    )
     assert [row.id for row in await s.pending(turn)] == [approval.id]
     await s.client.stop(turn, "ada")
     await s.ended(turn)

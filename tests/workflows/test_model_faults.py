@@ -71,13 +71,17 @@ async def test_a_refusal_that_will_not_pass_is_one_request_and_a_reason(
 
 @requirement("P09")
 @pytest.mark.parametrize(
-    "fault", [{"kind": "empty"}, {"kind": "null_message"}, {"kind": "refusal", "text": "no"}], ids=lambda f: f["kind"]
+    "fault",
+    [{"kind": "empty"}, {"kind": "null_message"}, {"kind": "refusal", "text": "no"}],
+    ids=lambda f: f["kind"],
 )
 async def test_a_withheld_answer_ends_the_turn_and_not_the_session(
     system: OpenSystem, fault: dict[str, str]
 ) -> None:
     s = await system(
-        scenario("go", step(("note_brief", {"text": "kept"})), step(text="x", faults=[{**fault, "times": 99}])),
+        scenario(
+            "go", step(("note_brief", {"text": "kept"})), step(text="x", faults=[{**fault, "times": 99}])
+        ),
         scenario("next", step(text="fine")),
     )
     await s.start_worker()
@@ -96,6 +100,7 @@ async def test_a_long_retry_after_is_a_durable_timer_that_a_stop_ends(system: Op
     turn = await s.send("go")
     await s.model.wait(answered=1)
     handle = s.temporal.get_workflow_handle(f"turn/{turn}")
+
     async def limited_phase() -> bool:
         return (await handle.query("status"))["phase"] == "rate limited"
 

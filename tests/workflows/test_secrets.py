@@ -13,7 +13,9 @@ PASSWORD = "canary-7a2d9f4e1c"
 async def test_a_key_is_found_in_no_log_row_event_or_history(system: OpenSystem) -> None:
     s = await system(
         scenario("go", step(("bash", {"command": "env; cat /proc/self/environ"})), step(text="{{results}}")),
-        scenario("refused", step(text="x", faults=[{"kind": "status", "status": 401, "message": f"bad key {KEY}"}])),
+        scenario(
+            "refused", step(text="x", faults=[{"kind": "status", "status": 401, "message": f"bad key {KEY}"}])
+        ),
         model_api_key=KEY,
         log_level="debug",
     )
@@ -34,9 +36,12 @@ async def test_a_key_is_found_in_no_log_row_event_or_history(system: OpenSystem)
 
 
 @requirement("P131")
-async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_it_whole(system: OpenSystem) -> None:
+async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_it_whole(
+    system: OpenSystem,
+) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": f"Bearer {PASSWORD}"})), step(text="done")), policy={"ask": ["note_*"]}
+        scenario("go", step(("note_once", {"text": f"Bearer {PASSWORD}"})), step(text="done")),
+        policy={"ask": ["note_*"]},
     )
     worker = await s.start_worker()
     turn = await s.send("go")

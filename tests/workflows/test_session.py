@@ -24,7 +24,9 @@ async def assert_all_closed(s: System) -> None:
 
 
 @requirement("P107", "P119", "L-16", "L-18")
-async def test_200_messages_of_8_senders_into_12_sessions_are_each_handled_once_and_in_order(system: OpenSystem) -> None:
+async def test_200_messages_of_8_senders_into_12_sessions_are_each_handled_once_and_in_order(
+    system: OpenSystem,
+) -> None:
     s = await system(ANSWER)
     await s.start_worker()
     sessions = [await s.session() for _ in range(12)]
@@ -91,7 +93,9 @@ async def test_a_session_that_continues_as_new_all_the_time_loses_no_message(
 
 
 @requirement("P111", "Q-10")
-async def test_a_message_whose_doorbell_was_never_heard_is_taken_up_by_the_reconciler(system: OpenSystem) -> None:
+async def test_a_message_whose_doorbell_was_never_heard_is_taken_up_by_the_reconciler(
+    system: OpenSystem,
+) -> None:
     s = await system(ANSWER)
     await s.start_worker()
     accepted = await s.client.store.inbox.accept(await s.session(), "message lost")
@@ -100,7 +104,9 @@ async def test_a_message_whose_doorbell_was_never_heard_is_taken_up_by_the_recon
 
 
 async def test_a_stop_of_a_queued_message_ends_it_without_a_model_call(system: OpenSystem) -> None:
-    s = await system(scenario("wait", step(("note_once", {"text": "a", "gate": "open"})), step(text="ok")), ANSWER)
+    s = await system(
+        scenario("wait", step(("note_once", {"text": "a", "gate": "open"})), step(text="ok")), ANSWER
+    )
     await s.start_worker()
     session = await s.session()
     first = await s.send("wait here", session)
@@ -115,7 +121,9 @@ async def test_a_stop_of_a_queued_message_ends_it_without_a_model_call(system: O
 
 @requirement("Q-10", "I-11")
 async def test_a_turn_terminated_from_outside_is_settled_and_the_session_goes_on(system: OpenSystem) -> None:
-    s = await system(scenario("wait", step(("note_once", {"text": "a", "gate": "never"})), step(text="ok")), ANSWER)
+    s = await system(
+        scenario("wait", step(("note_once", {"text": "a", "gate": "never"})), step(text="ok")), ANSWER
+    )
     await s.start_worker()
     session = await s.session()
     first = await s.send("wait here", session)
@@ -133,7 +141,9 @@ async def test_a_turn_terminated_from_outside_is_settled_and_the_session_goes_on
 
 @requirement("Q-10")
 async def test_a_session_terminated_while_its_turn_runs_starts_no_second_turn(system: OpenSystem) -> None:
-    s = await system(scenario("wait", step(("note_once", {"text": "a", "gate": "open"})), step(text="ok")), ANSWER)
+    s = await system(
+        scenario("wait", step(("note_once", {"text": "a", "gate": "open"})), step(text="ok")), ANSWER
+    )
     await s.start_worker()
     session = await s.session()
     first = await s.send("wait here", session)

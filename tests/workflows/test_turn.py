@@ -41,7 +41,9 @@ async def test_a_turn_runs_steps_until_the_model_answers(system: OpenSystem) -> 
 @requirement("L-06", "L-08", "P98", "P97")
 async def test_the_step_limit_ends_a_turn_as_incomplete_and_the_session_goes_on(system: OpenSystem) -> None:
     again = step(("note_brief", {"text": "again"}))
-    s = await system(scenario("loop", again, again, again, again), scenario("more", step(text="fine")), max_steps=3)
+    s = await system(
+        scenario("loop", again, again, again, again), scenario("more", step(text="fine")), max_steps=3
+    )
     await s.start_worker()
     session = await s.session()
     row = await s.ended(await s.send("loop please", session))
@@ -63,7 +65,9 @@ async def test_ten_steps_are_the_default(system: OpenSystem) -> None:
 
 
 @requirement("L-15")
-async def test_parallel_results_reach_the_model_in_call_order_whatever_the_order_of_ending(system: OpenSystem) -> None:
+async def test_parallel_results_reach_the_model_in_call_order_whatever_the_order_of_ending(
+    system: OpenSystem,
+) -> None:
     s = await system(
         scenario(
             "go",
@@ -115,7 +119,8 @@ async def largest_payload(s: System, turn: str) -> int:
 async def test_bytes_of_history_per_step_do_not_grow_with_the_conversation(system: OpenSystem) -> None:
     steps = 40
     s = await system(
-        scenario("go", *[step(("huge", {"size": 4000}), text="y" * 4000)] * steps, step(text="done")), max_steps=100
+        scenario("go", *[step(("huge", {"size": 4000}), text="y" * 4000)] * steps, step(text="done")),
+        max_steps=100,
     )
     await s.start_worker()
     turn = await s.send("go " + "z" * 100_000)
@@ -143,7 +148,9 @@ async def test_a_turn_that_continues_as_new_at_its_steps_answers_as_if_it_had_no
     server.start()
     try:
         s = await system(
-            scenario("go", *[step(("note_once", {"text": "n"}))] * 8, step(text="done")), server=server, max_steps=20
+            scenario("go", *[step(("note_once", {"text": "n"}))] * 8, step(text="done")),
+            server=server,
+            max_steps=20,
         )
         await s.start_worker()
         turn = await s.send("go")
@@ -198,7 +205,8 @@ async def test_a_stop_ends_a_running_tool_soon_and_keeps_the_turn(system: OpenSy
 @requirement("I-04", "I-01", "P114")
 async def test_a_stop_closes_the_model_stream_and_runs_nothing_more(system: OpenSystem) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": "a"}), faults=[{"kind": "hold"}])), scenario("x", step(text="y"))
+        scenario("go", step(("note_once", {"text": "a"}), faults=[{"kind": "hold"}])),
+        scenario("x", step(text="y")),
     )
     await s.start_worker()
     turn = await s.send("go")
@@ -212,7 +220,9 @@ async def test_a_stop_closes_the_model_stream_and_runs_nothing_more(system: Open
 
 @requirement("P109")
 @pytest.mark.parametrize("how", ["cancel", "bad signal", "unknown query"])
-async def test_interference_by_temporal_commands_ends_or_leaves_the_turn_cleanly(system: OpenSystem, how: str) -> None:
+async def test_interference_by_temporal_commands_ends_or_leaves_the_turn_cleanly(
+    system: OpenSystem, how: str
+) -> None:
     s = await system(scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="done")))
     await s.start_worker()
     turn = await s.send("go")
@@ -223,7 +233,13 @@ async def test_interference_by_temporal_commands_ends_or_leaves_the_turn_cleanly
         assert (await s.ended(turn, 10)).state == "cancelled"
     else:
         if how == "bad signal":
-            for payload in ([1, 2], "text", {"approval_id": 3}, {"approval_id": "x" * 9999, "verdict": "approve"}, None):
+            for payload in (
+                [1, 2],
+                "text",
+                {"approval_id": 3},
+                {"approval_id": "x" * 9999, "verdict": "approve"},
+                None,
+            ):
                 await handle.signal("verdict", payload)
             await handle.signal("no_such_signal", 1)
         else:
@@ -253,7 +269,11 @@ async def test_what_a_model_gets_wrong_is_answered_and_the_turn_goes_on(system: 
                     {"name": "read_file", "arguments": {"path": "b.txt"}, "id": ""},
                 ],
             },
-            step(("odd", {"kind": "value_error"}), ("odd", {"kind": "unprintable"}), ("odd", {"kind": "not_a_result"})),
+            step(
+                ("odd", {"kind": "value_error"}),
+                ("odd", {"kind": "unprintable"}),
+                ("odd", {"kind": "not_a_result"}),
+            ),
             step(text="done"),
         )
     )
@@ -278,7 +298,9 @@ async def test_what_a_model_gets_wrong_is_answered_and_the_turn_goes_on(system: 
     assert ["alpha" in await kind(4, i) for i in range(4)] == [True, False, True, False]
     assert ["beta" in await kind(4, i) for i in range(4)] == [False, True, False, True]
     assert [await kind(5, i) for i in range(3)] == ["tool_error"] * 3
-    assert {request["status"] for request in await s.model.requests()} == {200}, "the strict endpoint took every request"
+    assert {request["status"] for request in await s.model.requests()} == {200}, (
+        "the strict endpoint took every request"
+    )
 
 
 @requirement("P19", "P31")
