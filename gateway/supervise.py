@@ -285,7 +285,7 @@ async def supervised(supervisor: Supervisor, work: Coroutine[Any, Any, int]) -> 
         task.cancel()
         await asyncio.wait({task})
         if asked:
-            supervisor.say("stopping (again: at once)")
+            supervisor.say("stopping; again: at once, without waiting")
         stopping = True
         await supervisor.stop()
     finally:

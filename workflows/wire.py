@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -26,18 +26,19 @@ def plugin() -> SimplePlugin:
 
 
 async def connect(settings: Settings) -> Client:
-    """By `temporal_address`, else by Temporal's own `TEMPORAL_*` variables and profiles. Raises `Unavailable`."""
-    config = ClientConfig.load_client_connect_config()
-    if settings.temporal_address:
-        config["target_host"] = settings.temporal_address
-        config["namespace"] = settings.temporal_namespace
-    address = config.get("target_host", "localhost:7233")
+    """To `temporal_address`, plainly; when it is empty, by Temporal's own `TEMPORAL_*` variables and profiles.
+
+    Raises `Unavailable`.
+    """
+    config: ClientConnectConfig = {"target_host": settings.temporal_address, "namespace": settings.temporal_namespace}
+    if not settings.temporal_address:
+        config = ClientConfig.load_client_connect_config()
+    address = config.setdefault("target_host", "localhost:7233")
     try:
         return await Client.connect(**config, plugins=[plugin()])
     except (RPCError, RuntimeError, OSError) as fault:
         raise Unavailable(
-            f"no Temporal server answers at {address}",
-            "start one with: roundturn dev, or set TEMPORAL_ADDRESS",
+            f"no Temporal server answers at {address}", "start one with: roundturn dev, or set TEMPORAL_ADDRESS"
         ) from fault
 
 

@@ -36,9 +36,7 @@ class Audit:
         outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)
         write = partial(self._ledger.settle, ctx.tool_call_id, ctx.attempt, outcome, attempt)
         row = await insist(write, asyncio.sleep)
-        if (
-            row.status not in FINAL
-        ):  # refused here while another attempt runs it: that one's result will stand
+        if row.status not in FINAL:  # another attempt runs it, and that one's result will stand
             raise Unavailable(f"call {ctx.tool_call_id} is being run by another attempt")
         return standing_result(row)
 

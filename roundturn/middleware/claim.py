@@ -57,9 +57,7 @@ class Claim:
             except asyncio.CancelledError:
                 # Whoever cancelled wants it over; that it began is a fact and goes into the ledger.
                 return ToolExecutionResult.failed(INTERRUPTED, "outcome_unknown")
-            except (
-                Unavailable
-            ) as fault:  # what can be tried again for others cannot for a call that runs once
+            except Unavailable as fault:  # others are tried again; a call that runs once cannot be
                 return ToolExecutionResult.failed(f"{UNREACHABLE} {fault.detail}", "outcome_unknown")
 
     @asynccontextmanager

@@ -1,5 +1,7 @@
 """A file fits in the head, a function on the screen."""
 
+import ast
+
 import pytest
 
 from tests.architecture.source import Module, product
@@ -15,11 +17,22 @@ LONG_FUNCTIONS = {
 def test_a_module_has_at_most_400_lines_and_its_functions_60(module: Module) -> None:
     assert module.lines() <= MOST_LINES
     long = [
-        f"{module.at(f)} {f.name} has {f.end_lineno - f.lineno + 1} lines"
+        f"{module.at(f)} {f.name} has {own_lines(f)} lines"
         for f in module.functions()
-        if f.end_lineno and f.end_lineno - f.lineno >= MOST_FUNCTION_LINES
+        if own_lines(f) > MOST_FUNCTION_LINES
     ]
     assert long == [] or module.path in LONG_FUNCTIONS
+
+
+def own_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Without the functions that are defined in it: a command line's registration is a list of them."""
+    inner = [node for node in function.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return _span(function) - sum(_span(node) for node in inner)
+
+
+def _span(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
 
 
 def test_the_median_module_has_about_a_hundred_lines() -> None:

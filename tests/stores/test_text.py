@@ -42,7 +42,7 @@ async def filled(store: Store) -> str:
     assert taken is not None
     turn = taken.turn
     call = scene.planned(Effect.KEYED, BAD, BAD, shown=BAD)
-    answered = scene.planned(Effect.KEYED, "t", "{}", answer=BAD)
+    answered = scene.planned(Effect.KEYED, "t", "{}", refusal=(BAD, BAD))
     await store.transcript.store_reply(
         turn,
         0,

@@ -101,7 +101,7 @@ async def test_calls_without_a_result_are_not_among_the_results(store: Store) ->
 @requirement("P04")
 async def test_a_call_that_came_with_its_answer_is_settled_and_never_runs(store: Store) -> None:
     turn = await scene.running_turn(store)
-    await scene.step(store, turn, scene.planned(Effect.ONCE, answer="cut off"))
+    await scene.step(store, turn, scene.planned(Effect.ONCE, refusal=("truncated", "cut off")))
     call = ids.call_id(turn, 0, 0)
     assert await store.ledger.claim(call, "owner", scene.LEASE, None, scene.DIGEST) == "final"
     row = await store.ledger.read(call)

@@ -1,0 +1,64 @@
+"""Whatever is raised inside becomes a classified result, but for what may pass and for cancellation."""
+
+import asyncio
+
+import pytest
+
+from roundturn.call import CallContext, ToolExecutionResult
+from roundturn.errors import ModelUnavailable, ToolFailed, Unavailable
+from roundturn.middleware.recovery import recovery
+from tests.middleware.scene import context, done
+from tests.requirements import requirement
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("even this fails")
+
+
+async def recovered(fault: BaseException) -> ToolExecutionResult:
+    async def fail(ctx: CallContext) -> ToolExecutionResult:
+        raise fault
+
+    return await recovery(context("change"), fail)
+
+
+@requirement("M-23")
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (ToolFailed("no such file", "not_found"), "not_found", "no such file"),
+        (ValueError("bad"), "tool_error", "ValueError: bad"),
+        (KeyError("k"), "tool_error", "KeyError: 'k'"),
+        (TimeoutError(), "tool_error", "TimeoutError: "),
+        (RecursionError("deep"), "tool_error", "RecursionError: deep"),
+        (Unspeakable(), "tool_error", "Unspeakable: (its message cannot be shown)"),
+        (ExceptionGroup("both", [ValueError("a")]), "tool_error", "ExceptionGroup: both (1 sub-exception)"),
+    ],
+)
+async def test_what_a_tool_raises_is_told_to_the_model(fault: Exception, kind: str, said: str) -> None:
+    result = await recovered(fault)
+    assert (result.status, result.result.is_error, result.metadata) == (
+        "completed",
+        True,
+        {"error_type": kind},
+    )
+    assert result.result.output == said
+
+
+@requirement("P19")
+@pytest.mark.parametrize("fault", [ValueError("x\x00\ud800" * 5_000), ToolFailed("x\x00\ud800" * 5_000)])
+async def test_what_is_told_is_bounded_and_clean(fault: Exception) -> None:
+    output = (await recovered(fault)).result.output
+    assert len(output.encode()) <= 2_000
+    assert "\x00" not in output
+
+
+@pytest.mark.parametrize("fault", [Unavailable("locked"), ModelUnavailable("429"), asyncio.CancelledError()])
+async def test_what_may_pass_and_cancellation_go_through(fault: BaseException) -> None:
+    with pytest.raises(type(fault)):
+        await recovered(fault)
+
+
+async def test_a_result_goes_through_as_it_is() -> None:
+    assert await recovery(context("change"), done) == await done(context("change"))
