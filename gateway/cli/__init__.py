@@ -1,10 +1,14 @@
 """The command line: what people type and what scripts call; it decides nothing, `gateway.client` does."""
 
+import os
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """The entry point `roundturn`."""
-    from gateway.cli.app import start
+    try:
+        from gateway.cli.app import start
 
-    start()
+        start()
+    except KeyboardInterrupt:  # while we are still being imported
+        os._exit(130)

@@ -18,7 +18,7 @@ from gateway.cli import (
     sessions,
     verdicts,
 )
-from gateway.cli.exits import USAGE, Code, leave
+from gateway.cli.exits import UNEXPECTED, USAGE, Code, leave
 from gateway.cli.screen import Screen
 from roundturn import __version__
 
@@ -69,6 +69,9 @@ def start() -> NoReturn:
         code = _misused(fault)
     except (typer.Abort, KeyboardInterrupt):
         code = Code.INTERRUPTED
+    except OSError as fault:  # stdout is full, outside of any command's own care
+        Screen().fault(UNEXPECTED, str(fault), "is the disk full?")
+        code = UNEXPECTED.code
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else Code.FAILED
     leave(code if isinstance(code, int) else Code.DONE)

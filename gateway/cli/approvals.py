@@ -43,8 +43,9 @@ def item(row: "ApprovalRow") -> dict[str, Any]:
 
 
 def summary(arguments: dict[str, Any]) -> str:
-    """All values in one line, hidden characters visible."""
-    return " ".join(one_line(revealed(_text(value))) for value in arguments.values())
+    """What the call is about in one line, hidden characters visible: its texts, or all values without any."""
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    return " ".join(one_line(revealed(_text(value))) for value in texts or arguments.values())
 
 
 def _text(value: Any) -> str:
@@ -135,11 +136,11 @@ class Shown:
     def _what(self) -> list[str]:
         """Whole, however long: what is shown is what is approved."""
         values = {name: revealed(_text(value)) for name, value in self.row.arguments.items()}
-        if len(values) == 1:
-            return [_field("what", next(iter(values.values())))]
+        lead = values.pop("command", None) or (values.popitem()[1] if len(values) == 1 else None)
         width = max((len(name) for name in values), default=0)
-        texts = [f"{name:<{width}}  {_indented(text, width + 2)}" for name, text in values.items()]
-        return [_field("what" if not i else "", text) for i, text in enumerate(texts)] or [_field("what", "")]
+        texts = [] if lead is None else [_indented(lead, 11)]
+        texts += [f"{name:<{width}}  {_indented(text, width + 13)}" for name, text in values.items()]
+        return [f"  {'' if i else 'what':<8} {text}" for i, text in enumerate(texts)]
 
     def _nature(self) -> str:
         if self._call is None:
@@ -184,7 +185,7 @@ async def show_approval(scene: Scene, approval: str) -> int:
         return Code.DONE
     if not screen.terminal:
         for name, value in shown.document().items():
-            screen.fields((name, summary({"": "" if value is None else value})))
+            screen.fields((name, revealed("" if value is None else _text(value))))
         return Code.DONE
     screen.data("\n".join(shown.lines()))
     if shown.row.state == "pending":

@@ -129,7 +129,10 @@ async def opened(scene: Scene, *, temporal: bool = True, needed: bool = True) ->
             client = await stack.enter_async_context(
                 open_client(scene.settings, temporal=temporal, needed=needed)
             )
-        except ConfigurationError as fault:  # a store that is not there yet is to be started, not configured
+        except ConfigurationError as fault:
+            if "db upgrade" not in fault.hint:
+                raise
+            # A store that is not there yet is something to start, not to configure.
             raise Unavailable(fault.detail, f"{fault.hint}, or start: roundturn dev") from fault
         yield client
 

@@ -16,7 +16,7 @@ def load_agents(folder: Path | None) -> dict[str, AgentDefinition]:
             raise ConfigurationError(
                 f"agents_dir {folder} is not a folder", "create it or unset ROUNDTURN_AGENTS_DIR"
             )
-        texts = [(str(path), path.read_text()) for path in sorted(folder.glob("*.md"))]
+        texts = [(str(path), _text(path)) for path in sorted(folder.glob("*.md"))]
         theirs = _parsed(texts)
         names = [agent.name for agent in theirs]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -29,8 +29,19 @@ def load_agents(folder: Path | None) -> dict[str, AgentDefinition]:
 
 def _ours() -> list[tuple[str, str]]:
     folder = files("roundturn.agents")
-    return [(item.name, item.read_text()) for item in folder.iterdir() if item.name.endswith(".md")]
+    return [
+        (item.name, item.read_text(encoding="utf-8"))
+        for item in folder.iterdir()
+        if item.name.endswith(".md")
+    ]
 
 
 def _parsed(texts: Iterable[tuple[str, str]]) -> list[AgentDefinition]:
     return [parse_definition(text, source) for source, text in texts]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ConfigurationError(f"{path} cannot be read: {fault}") from None

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -36,6 +36,10 @@ class Done:
         """The error document; log lines may stand before it."""
         found: dict[str, str] = json.loads(self.err.splitlines()[-1])["error"]
         return found
+
+
+class Started(Protocol):
+    process: "subprocess.Popen[bytes]"
 
 
 class Running:
@@ -75,22 +79,24 @@ class CommandLine:
 
     environment: dict[str, str]
     folder: Path
-    started: list[Running] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
 
-    def start(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Running:
+    def start(self, *arguments: str, stdin: bytes = b"", also: dict[str, str] | None = None) -> Running:
+        """`also`: more of the environment."""
         number = len(self.started)
         out, err, given = (self.folder / f"{number}.{name}" for name in ("out", "err", "in"))
         given.write_bytes(stdin)
         with open(given, "rb") as in_, open(out, "wb") as out_, open(err, "wb") as err_:
             process = subprocess.Popen(
                 [ROUNDTURN, *arguments], stdin=in_, stdout=out_, stderr=err_, start_new_session=True,
-                env={**self.environment, **environment}, cwd=self.folder,
+                env={**self.environment, **(also or {})}, cwd=self.folder,
             )  # fmt: skip
-        self.started.append(Running(process, out, err))
-        return self.started[-1]
+        running = Running(process, out, err)
+        self.started.append(running)
+        return running
 
-    async def __call__(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Done:
-        return await self.start(*arguments, stdin=stdin, **environment).ended()
+    async def __call__(self, *arguments: str, stdin: bytes = b"", also: dict[str, str] | None = None) -> Done:
+        return await self.start(*arguments, stdin=stdin, also=also).ended()
 
     def end(self) -> None:
         for running in self.started:

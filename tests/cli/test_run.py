@@ -1,5 +1,7 @@
 """`run`: what a script reads, which code it gets, how it is left."""
 
+import asyncio
+import json
 import signal
 import sqlite3
 import subprocess
@@ -37,8 +39,6 @@ async def test_json_is_one_document_with_the_keys_of_the_contract_and_stderr_is_
 
 
 async def test_jsonl_is_the_journal_and_then_the_result(desk: OpenDesk) -> None:
-    import json
-
     d = await desk(scenario("hello", step(text="the answer")))
     done = await d.roundturn("run", "hello", "--jsonl")
     *events, result = [json.loads(line) for line in done.out.splitlines()]
@@ -211,14 +211,14 @@ async def test_it_works_with_the_c_locale_and_with_text_that_is_not_unicode(desk
     d = await desk(scenario("hello", step(text="Grüße 世界 \ud800")))
     for locale in ({"LANG": "C", "LC_ALL": "C"}, {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}):
         for form in ("--json", "--color=never"):
-            done = await d.roundturn("run", b"hello \xff".decode(errors="surrogateescape"), form, **locale)
+            done = await d.roundturn("run", b"hello \xff".decode(errors="surrogateescape"), form, also=locale)
             assert done.code == 0, done
             assert "Gr" in done.out
 
 
 async def test_no_temporal_is_7_before_anything_is_committed(desk: OpenDesk) -> None:
     d = await desk(worker=False)
-    done = await d.roundturn("run", "hello", "--json", ROUNDTURN_TEMPORAL_ADDRESS="127.0.0.1:1")
+    done = await d.roundturn("run", "hello", "--json", also={"ROUNDTURN_TEMPORAL_ADDRESS": "127.0.0.1:1"})
     assert (done.code, done.out) == (7, "")
     assert done.error["type"] == "unavailable"
     assert "roundturn dev" in done.error["hint"]
@@ -247,10 +247,11 @@ async def test_a_pipe_whose_reader_leaves_ends_quietly(desk: OpenDesk) -> None:
     with subprocess.Popen(
         [ROUNDTURN, "run", "hello"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=d.roundturn.environment
     ) as process:  # fmt: skip
-        assert process.stdout is not None and process.stderr is not None
-        await until(lambda: process.stdout.readline() == b"x\n", "the first line")
-        process.stdout.close()
-        err = process.stderr.read().decode()
+        out, errors = process.stdout, process.stderr
+        assert out is not None and errors is not None
+        assert await asyncio.to_thread(out.readline) == b"x\n"
+        out.close()
+        err = (await asyncio.to_thread(errors.read)).decode()
         assert process.wait(30) == -signal.SIGPIPE
     assert "Error" not in err and "Traceback" not in err
 

@@ -2,19 +2,19 @@
 
 import json
 import re
-import shutil
+import resource
 import signal
+import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gateway.cli.exits import Code
 from roundturn import __version__
-from tests.cli.conftest import CommandLine, OpenDesk
+from tests.cli.conftest import ROUNDTURN, CommandLine, OpenDesk
 from tests.requirements import requirement
-from tests.system import scenario, step, until
+from tests.system import scenario, step
 
 COMMANDS = (
     "run", "send", "stop", "sessions", "events", "worker", "dev", "demo", "help", "approvals list", "approvals show",
@@ -36,17 +36,18 @@ async def test_the_help_of_each_command_has_three_examples_and_the_exit_codes(
         assert "--home" in done.out
 
 
-async def test_version_and_help_are_quick(alone: CommandLine) -> None:
-    best = {}
+def test_version_and_help_cost_little(alone: CommandLine) -> None:
     for option in ("--version", "--help"):
         took = []
-        for _ in range(3):
-            began = time.perf_counter()
-            done = await alone(option)
-            took.append(time.perf_counter() - began)
-            assert done.code == 0
-        best[option] = min(took)
-    assert max(best.values()) < 0.4, best
+        for _ in range(3):  # processor time: other processes on this machine do not count
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([ROUNDTURN, option], env=alone.environment, capture_output=True, check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert min(took) < 0.4, (option, took)
+
+
+async def test_the_version_is_the_packages(alone: CommandLine) -> None:
     assert (await alone("--version")).out == f"roundturn {__version__}\n"
 
 
@@ -57,10 +58,10 @@ async def test_unknown_commands_and_settings_are_code_2_and_name_what_is_near(al
     option = await alone("run", "hello", "--no-wiat", "--json")
     assert (option.code, option.error["type"]) == (2, "usage")
     assert "--no-wait" in option.error["detail"]
-    setting = await alone("agents", "list", "--json", ROUNDTURN_MODLE="x")
+    setting = await alone("agents", "list", "--json", also={"ROUNDTURN_MODLE": "x"})
     assert (setting.code, setting.error["type"]) == (2, "configuration")
     assert "ROUNDTURN_MODEL" in setting.error["hint"]
-    value = await alone("agents", "list", ROUNDTURN_MAX_STEPS="none")
+    value = await alone("agents", "list", also={"ROUNDTURN_MAX_STEPS": "none"})
     assert value.code == 2
     assert "max_steps" in value.err
 
@@ -112,7 +113,7 @@ async def test_agents_are_checked_before_a_worker_meets_them(alone: CommandLine,
     assert (wrong.code, wrong.error["type"]) == (2, "configuration")
     assert "bad.md: name" in wrong.error["detail"]
     bad.unlink()
-    listed = await alone("agents", "list", "--json", ROUNDTURN_AGENTS_DIR=str(tmp_path))
+    listed = await alone("agents", "list", "--json", also={"ROUNDTURN_AGENTS_DIR": str(tmp_path)})
     assert [item["agent"] for item in listed.document["items"]] == ["assistant", "good"]
 
 
@@ -122,14 +123,26 @@ async def test_the_chain_is_printed_in_its_order(alone: CommandLine) -> None:
     assert layers == ["audit", "recovery", "shaping", "validation", "policy", "approval", "claim"]
 
 
-async def test_something_unexpected_is_an_id_and_no_traceback(alone: CommandLine) -> None:
-    broken = {"ROUNDTURN_DATABASE_URL": "sqlite+nosuchdriver:///x"}
-    done = await alone("sessions", "--json", **broken)
-    assert (done.code, done.error["type"]) == (1, "unexpected")
-    found = re.search(r"error id (e_[0-9a-f]{8})", done.error["detail"])
-    assert found is not None and json.loads(done.err.splitlines()[0])["error_id"] == found[1]
-    assert "Traceback" not in done.err
-    assert "Traceback" in (await alone("sessions", "--verbose", **broken)).err
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_answer_that_is_lost_is_an_error_with_an_id_and_no_traceback(alone: CommandLine) -> None:
+    def printed(*arguments: str) -> tuple[int, str]:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [ROUNDTURN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=alone.environment,
+                timeout=60, check=False,
+            )  # fmt: skip
+        return done.returncode, done.stderr
+
+    code, err = printed("inspect", "chain", "--json")
+    logged, error = (json.loads(line) for line in err.splitlines())
+    assert (code, error["error"]["type"]) == (1, "unexpected")
+    assert re.fullmatch("e_[0-9a-f]{8}", logged["error_id"])
+    assert logged["error_id"] in error["error"]["detail"]
+    assert "Traceback" in printed("inspect", "chain", "--verbose")[1]
+    for plain in (("help", "exit-codes"), ("--version",)):
+        code, err = printed(*plain)
+        assert code == 1
+        assert "Traceback" not in err
 
 
 async def test_colour_is_for_terminals_or_on_request(alone: CommandLine) -> None:
@@ -140,7 +153,7 @@ async def test_colour_is_for_terminals_or_on_request(alone: CommandLine) -> None
         ({"NO_COLOR": "1"}, ("--color", "always"), True),
         ({"FORCE_COLOR": "1"}, ("--color", "never"), False),
     ):
-        done = await alone("sessions", *options, **environment)
+        done = await alone("sessions", *options, also=environment)
         assert ("\x1b[31m" in done.err) is colored, (environment, options, done.err)
 
 
@@ -159,8 +172,3 @@ async def test_worker_keeps_its_pid_and_ends_on_sigterm_wherever_it_is_started(d
     assert done.out == "the answer\n"
     worker.process.send_signal(signal.SIGTERM)
     assert (await worker.ended()).code == 0
-
-
-def test_no_command_leaves_files_where_it_was_started(alone: CommandLine) -> None:
-    assert shutil.which("roundturn", path=str(Path(sys.executable).parent)) is not None
-    assert until is not None

@@ -10,7 +10,7 @@ import pytest
 from roundturn.approval import ApprovalRow, binding_digest, refusal_text
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
 from roundturn.middleware.approval import Approval
-from roundturn.rules import Decision
+from roundturn.rules import Decision, Policy
 from tests.middleware.scene import CALL, NOW, SESSION, TURN, Bench, Change, FakeApprovals, Look, context, done
 from tests.requirements import requirement
 
@@ -154,7 +154,7 @@ async def test_what_always_asks_cannot_be_waived_by_an_allowlist() -> None:
     class Shell(Change):
         always_ask = True
 
-    assert (await Bench(Shell()).call("change", {}, _allow_all())).status == "suspended"
+    assert (await Bench(Shell()).call("change", {}, Policy(allow=("*",)))).status == "suspended"
 
 
 @requirement("P42")

@@ -12,7 +12,6 @@ from roundturn.middleware import claim as claims
 from roundturn.middleware.claim import Claim
 from roundturn.tool import Effect, ToolResult
 from tests.middleware.scene import Change, Clock, FakeLedger, Look, call_row, context, done
-from tests.requirements import requirement
 
 ONCE, PURE = Change().spec(), Look().spec()
 KEYED = replace(ONCE, effect=Effect.KEYED)
@@ -146,11 +145,7 @@ async def test_a_call_that_cannot_be_repeated_is_not_tried_again_for_what_may_pa
         await run(FakeLedger(call_row()), away, spec=PURE)
 
 
-@requirement("M-09")
-async def test_the_lease_is_renewed_while_the_tool_runs_and_a_locked_store_is_no_death(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(claims, "RENEW_S", 0.001)
+async def test_the_lease_is_renewed_while_the_tool_runs_and_a_locked_store_is_no_death() -> None:
     renewed = asyncio.Event()
 
     class Renewing(FakeLedger):

@@ -11,7 +11,7 @@ from tests.middleware.scene import context, done
 from tests.requirements import requirement
 
 
-class Unspeakable(Exception):
+class UnspeakableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("even this fails")
 
@@ -32,7 +32,7 @@ async def recovered(fault: BaseException) -> ToolExecutionResult:
         (KeyError("k"), "tool_error", "KeyError: 'k'"),
         (TimeoutError(), "tool_error", "TimeoutError: "),
         (RecursionError("deep"), "tool_error", "RecursionError: deep"),
-        (Unspeakable(), "tool_error", "Unspeakable: (its message cannot be shown)"),
+        (UnspeakableError(), "tool_error", "UnspeakableError: (its message cannot be shown)"),
         (ExceptionGroup("both", [ValueError("a")]), "tool_error", "ExceptionGroup: both (1 sub-exception)"),
     ],
 )

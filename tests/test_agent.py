@@ -1,0 +1,85 @@
+"""Agent definitions: a file says all of it, and what is wrong in one is named."""
+
+from pathlib import Path
+
+import pytest
+
+from roundturn.agent import AgentDefinition, Snapshot, parse_definition
+from roundturn.agents import load_agents
+from roundturn.errors import ConfigurationError
+from roundturn.rules import Policy
+
+GOOD = '+++\nname = "helper"\ndescription = "Helps."\ntools = ["read_*"]\nmax_steps = 3\n+++\nYou help.\n\n+++\nMore.\n'
+
+
+def test_front_matter_and_prompt_become_a_definition() -> None:
+    assert parse_definition(GOOD, "x.md") == AgentDefinition(
+        name="helper", description="Helps.", tools=("read_*",), max_steps=3, prompt="You help.\n\n+++\nMore."
+    )
+
+
+@pytest.mark.parametrize("text", ["\ufeff" + GOOD, GOOD.replace("\n", "\r\n"), "\n\n" + GOOD])
+def test_what_editors_do_to_a_file_does_not_matter(text: str) -> None:
+    assert parse_definition(text, "x.md") == parse_definition(GOOD, "x.md")
+
+
+def test_only_name_and_prompt_are_needed() -> None:
+    agent = parse_definition('+++\nname = "a"\n+++\np', "x.md")
+    assert (agent.tools, agent.model, agent.max_steps) == (("*",), None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("You help.", "no front matter"),
+        ("", "no front matter"),
+        ('+++\nname = "a"\n+++', "no front matter"),
+        ('+++\nname = "a"\n+++\n \n', "prompt: String should have at least 1 character"),
+        ("+++\nname = a\n+++\np", "not TOML"),
+        ('+++\ndescription = "x"\n+++\np', "name: Field required"),
+        ('+++\nname = "A B"\n+++\np', "name: String should match"),
+        ('+++\nname = "../x"\n+++\np', "name: String should match"),
+        ('+++\nname = "a\\n"\n+++\np', "name: String should match"),
+        ('+++\nname = "a"\nmax_steps = 0\n+++\np', "max_steps: Input should be greater"),
+        ('+++\nname = "a"\ntools = "bash"\n+++\np', "tools: Input should be a valid tuple"),
+        ('+++\nname = "a"\ntool = ["bash"]\n+++\np', "tool: Extra inputs are not permitted"),
+        ('+++\nname = "a"\nprompt = "p"\n+++\np', "the prompt is the text below"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file_and_the_field(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        parse_definition(text, "agents/x.md")
+    assert refused.value.detail.startswith("agents/x.md: ")
+
+
+def test_a_snapshot_survives_being_stored() -> None:
+    snapshot = Snapshot(
+        agent=parse_definition(GOOD, "x.md"),
+        model="m",
+        max_steps=3,
+        tools=({"type": "function", "function": {"name": "read_file", "parameters": {"a": [1, None]}}},),
+        visible=("read_file",),
+        operator=Policy(deny=("bash",)),
+    )
+    assert Snapshot.model_validate_json(snapshot.model_dump_json()) == snapshot
+
+
+def test_the_operators_folder_adds_agents_and_may_replace_ours(tmp_path: Path) -> None:
+    ours = load_agents(None)
+    assert ours
+    name = sorted(ours)[0]
+    (tmp_path / "mine.md").write_text(f'+++\nname = "{name}"\n+++\nmine')
+    (tmp_path / "new.md").write_text('+++\nname = "brand-new"\n+++\nnew')
+    (tmp_path / "readme.txt").write_text("not an agent")
+    found = load_agents(tmp_path)
+    assert found.keys() == {*ours, "brand-new"}
+    assert found[name].prompt == "mine"
+
+
+def test_two_agents_of_one_name_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
+    for file in ("a.md", "b.md"):
+        (tmp_path / file).write_text('+++\nname = "same"\n+++\np')
+    with pytest.raises(ConfigurationError, match="same is used by two agents"):
+        load_agents(tmp_path)
+    with pytest.raises(ConfigurationError, match="not a folder"):
+        load_agents(tmp_path / "nowhere")

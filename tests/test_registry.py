@@ -1,0 +1,187 @@
+"""Tools by name: registered once, in one order, found by every surface, and answered for when they do not exist."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from roundturn.agent import AgentDefinition
+from roundturn.call import CallContext, SessionRef, ToolExecutionResult
+from roundturn.errors import AuthorError, ToolFailed
+from roundturn.registry import ToolRegistry, unknown_tool
+from roundturn.rules import Policy, RuleContext, decide
+from roundturn.settings import Settings
+from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
+from roundturn.tools import BUILTIN
+from tests.requirements import requirement
+from worker.snapshot import Freezer
+
+
+class Input(BaseModel):
+    text: str = "x"
+
+
+class Greet(BaseTool):
+    name = "greet"
+    description = "Greets."
+    input_model = Input
+    effect = Effect.PURE
+
+    async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
+        return ToolResult(output=f"hello {arguments.text} in {context.cwd} by {context.idempotency_key}")
+
+
+def variant(**attributes: Any) -> BaseTool:
+    made: BaseTool = type("Variant", (Greet,), attributes)()
+    return made
+
+
+def registry(*tools: BaseTool) -> ToolRegistry:
+    made = ToolRegistry()
+    for tool in tools:
+        made.register(tool)
+    return made
+
+
+def context(tool: str, **arguments: Any) -> CallContext:
+    session = SessionRef("s", "s/1", "s/1", "default")
+    return CallContext("s/1.0.0", tool, arguments, session, Path("/work"), ("greet",))
+
+
+@requirement("T-08")
+def test_a_registered_tool_is_found_and_an_unknown_name_is_none() -> None:
+    tool = Greet()
+    made = registry(tool)
+    assert made.get("greet") is tool
+    assert made.spec("greet") == tool.spec()
+    assert made.get("gret") is None
+    assert made.spec("gret") is None
+
+
+@requirement("P28")
+def test_no_tool_takes_the_name_of_another() -> None:
+    made = registry(Greet())
+    with pytest.raises(AuthorError, match="greet is taken by Greet") as refused:
+        made.register(variant())
+    assert refused.value.hint == "rename Variant"
+
+
+@requirement("T-03", "P92")
+def test_schemas_have_three_fields_and_stand_in_order_of_registration() -> None:
+    made = registry(*(variant(name=name) for name in ("c", "a", "b")))
+    assert [schema["name"] for schema in made.to_api_schema()] == ["c", "a", "b"]
+    assert made.to_api_schema()[0] == {
+        "name": "c",
+        "description": "Greets.",
+        "input_schema": Input.model_json_schema(),
+    }
+    assert [spec.name for spec in made.specs()] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("wrap", [list, set, iter])
+def test_only_the_wanted_schemas_are_given_whatever_names_them(wrap: Any) -> None:
+    made = registry(*(variant(name=name) for name in ("c", "a", "b")))
+    assert [schema["name"] for schema in made.to_api_schema(wrap(["b", "c", "invented"]))] == ["c", "b"]
+
+
+@requirement("T-07")
+async def test_a_tool_knows_its_directory_and_its_idempotency_key() -> None:
+    result = await registry(Greet()).execute(context("greet", text="ann"))
+    assert result.result.output == "hello ann in /work by s/1.0.0"
+
+
+@requirement("T-16", "T-09")
+def test_a_tool_added_with_one_class_and_one_line_appears_everywhere() -> None:
+    made = registry(*(make() for make in BUILTIN.values()), Greet())  # the class above, this line
+    assert "greet" in [schema["name"] for schema in made.to_api_schema()]
+    spec = made.spec("greet")
+    assert spec is not None
+    rules = RuleContext("a", ("*",), Policy(), read_only=True)
+    assert decide(spec, {}, rules).effect == "allow"
+    assert decide(spec, {}, RuleContext("a", ("*",), Policy(deny=("gr*",)), True)).effect == "deny"
+    agent = AgentDefinition(name="a", prompt="p")
+    snapshot = Freezer({"a": agent}, made, Settings())("a")
+    assert "greet" in snapshot.visible
+    assert [tool["function"]["name"] for tool in snapshot.tools][-1] == "greet"
+    assert set(snapshot.visible) == {*BUILTIN, "greet"}
+
+
+@requirement("T-09")
+def test_the_built_in_tools_are_listed_under_their_own_names() -> None:
+    for name, make in BUILTIN.items():
+        assert make().spec().name == name
+
+
+async def test_arguments_are_validated_even_without_a_chain() -> None:
+    with pytest.raises(ValueError, match="valid string"):
+        await registry(Greet()).execute(context("greet", text=[1]))
+
+
+@requirement("P12")
+async def test_an_unknown_tool_is_a_failure_for_the_model() -> None:
+    with pytest.raises(ToolFailed) as refused:
+        await registry(Greet()).execute(context("gret"))
+    assert refused.value.kind == "tool_not_found"
+
+
+@requirement("P12")
+def test_the_answer_to_an_invented_name_is_bounded_and_printable() -> None:
+    many = [f"tool_{n}" for n in range(500)]
+    assert str(unknown_tool("serch_web", [*many, "search_web"])).endswith("did you mean search_web?")
+    for name in ("n\n\x1b[31m" * 2_000, "ü" * 5_000_000, "", "zzz"):
+        said = str(unknown_tool(name, many))
+        assert said.isprintable()
+        assert len(said) < 500
+    assert "available: none" in str(unknown_tool("x", []))
+
+
+class Slow(Greet):
+    name = "slow"
+    limit_s = 0.05
+
+    async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
+        await asyncio.Event().wait()
+        return ToolResult(output="never")
+
+
+async def test_a_tool_is_ended_at_its_limit() -> None:
+    with pytest.raises(ToolFailed, match="ended after its limit of 0") as failed:
+        await registry(Slow()).execute(context("slow"))
+    assert failed.value.kind == "tool_timeout"
+
+
+async def test_a_timeout_of_the_tools_own_is_not_taken_for_the_limit() -> None:
+    class Impatient(Greet):
+        async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
+            raise TimeoutError("of its own")
+
+    with pytest.raises(TimeoutError, match="of its own"):
+        await registry(Impatient()).execute(context("greet"))
+
+
+async def test_a_tool_that_returns_something_else_is_refused() -> None:
+    class Wrong(Greet):
+        async def execute(self, arguments: Any, context: ToolContext) -> Any:
+            return {"output": 1}
+
+    with pytest.raises(ValueError, match="ToolExecutionResult"):
+        await registry(Wrong()).execute(context("greet"))
+
+
+async def test_the_chain_is_named_for_people() -> None:
+    async def mine(ctx: CallContext, next: Any) -> ToolExecutionResult:
+        result: ToolExecutionResult = await next(ctx)
+        return result
+
+    class Layer:
+        async def __call__(self, ctx: CallContext, next: Any) -> ToolExecutionResult:
+            result: ToolExecutionResult = await next(ctx)
+            return result
+
+    made = registry(Greet())
+    made.use(mine)
+    made.use(Layer())
+    assert made.chain == ["mine", "layer"]
+    assert (await made.execute(context("greet"))).status == "completed"
