@@ -4,9 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
 
 from tests.system import System, TemporalServer, open_system
+
+# A shared machine is slow at some moments; that says nothing about a property.
+hypothesis.settings.register_profile(
+    "roundturn", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("roundturn")
 
 
 @pytest.fixture(scope="session")

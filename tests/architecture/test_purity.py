@@ -3,8 +3,6 @@
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from tests.architecture.source import Module, called, product
 
 # Modules that read the outside, and why the sandbox may see them all the same: nothing there runs in a workflow.
@@ -27,22 +25,37 @@ IMPURE_CALLS = {
 PURE = [m for m in product() if m.is_pure_root and m.path not in READ_THE_OUTSIDE]
 
 
-@pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
-def test_a_contract_uses_no_clock_no_randomness_no_files_and_no_network(module: Module) -> None:
+def test_a_contract_uses_no_clock_no_randomness_no_files_and_no_network() -> None:
     imports = [
-        f"{module.at(line)} {name}" for name, line in module.imports() if name.split(".")[0] in IMPURE_MODULES
+        f"{m.at(line)} {name}"
+        for m in PURE
+        for name, line in m.imports()
+        if name.split(".")[0] in IMPURE_MODULES
     ]
-    calls = [f"{module.at(call)} {called(call)}" for call in module.calls() if called(call) in IMPURE_CALLS]
+    calls = [
+        f"{m.at(call)} {called(call)}" for m in PURE for call in m.calls() if called(call) in IMPURE_CALLS
+    ]
     assert imports + calls == []
 
 
-@pytest.mark.parametrize("module", PURE, ids=lambda m: m.path)
-def test_a_contract_has_no_state_of_its_own(module: Module) -> None:
-    changed = [
+def test_a_contract_has_no_state_of_its_own() -> None:
+    caches = [place for m in PURE if m.path not in CACHES for place in _caches(m)]
+    assert caches + [place for m in PURE for place in (*_changed(m), *_variables(m))] == []
+
+
+def test_a_workflow_module_keeps_nothing_between_runs() -> None:
+    modules = [m for m in product() if m.path.startswith("workflows/")]
+    assert [place for m in modules for place in (*_changed(m), *_caches(m), *_variables(m))] == []
+
+
+def test_every_exemption_is_for_a_module_that_is_there() -> None:
+    assert {*READ_THE_OUTSIDE, *CACHES} <= {m.path for m in product()}
+
+
+def _changed(module: Module) -> Iterator[str]:
+    yield from (
         module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)
-    ]
-    caches = [] if module.path in CACHES else list(_caches(module))
-    assert changed + caches + list(_variables(module)) == []
+    )
 
 
 def _caches(module: Module) -> Iterator[str]:
@@ -65,18 +78,3 @@ def _variables(module: Module) -> Iterator[str]:
         for target in targets:
             if isinstance(target, ast.Name) and not target.id.startswith("__") and target.id[:1].islower():
                 yield f"{module.at(node)} {target.id}"
-
-
-@pytest.mark.parametrize("path", [*READ_THE_OUTSIDE, *CACHES])
-def test_an_exemption_is_for_a_module_that_is_there(path: str) -> None:
-    assert path in {m.path for m in product()}
-
-
-@pytest.mark.parametrize(
-    "module", [m for m in product() if m.path.startswith("workflows/")], ids=lambda m: m.path
-)
-def test_a_workflow_module_keeps_nothing_between_runs(module: Module) -> None:
-    changed = [
-        module.at(node) for node in ast.walk(module.tree) if isinstance(node, ast.Global | ast.Nonlocal)
-    ]
-    assert changed + list(_caches(module)) + list(_variables(module)) == []
