@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -14,7 +15,7 @@ from sqlalchemy import text
 from roundturn.errors import ConfigurationError, Unavailable
 from roundturn.store import Store, insist
 from roundturn.stores import open_store
-from roundturn.stores.engine import Database
+from roundturn.stores.engine import Database, Tx
 from roundturn.stores.migrations import current, upgrade
 from tests.requirements import requirement
 from tests.stores import scene
@@ -27,6 +28,10 @@ print("held", flush=True)
 time.sleep(float(sys.argv[2]))
 held.execute("COMMIT")
 """
+
+
+async def scalars(database: Database, query: str) -> list[Any]:
+    return await database.read(lambda tx: list(tx.execute(text(query)).scalars()))
 
 
 @contextmanager
@@ -71,8 +76,7 @@ async def test_a_client_without_patience_hears_unavailable_and_nothing_is_writte
                 await hasty.inbox.accept(session, "lost")
             assert refused.value.hint
         assert (await hasty.inbox.accept(session, "kept")) is not None
-    async with database.read() as tx:
-        assert list((await tx.execute(text("SELECT text FROM inbox"))).scalars()) == ["kept"]
+    assert await scalars(database, "SELECT text FROM inbox") == ["kept"]
 
 
 async def test_what_must_be_written_is_written_when_the_lock_is_gone(
@@ -103,26 +107,22 @@ async def test_a_write_that_is_cancelled_holds_nothing_afterwards(store: Store, 
             await asyncio.sleep(0)
         write.cancel()
         await asyncio.gather(write, return_exceptions=True)
-        other = Database(str(database.engine.url), 2)
-        async with other.write() as tx:
-            await tx.execute(text("UPDATE sessions SET agent = agent"))
+        other = Database(str(database.url), 2)
+        await other.write(lambda tx: tx.execute(text("UPDATE sessions SET agent = agent")))
         await other.close()
-    async with database.read() as tx:
-        counts = "SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM turns), (SELECT max(last_turn) FROM sessions)"
-        inbox, turns, last = (await tx.execute(text(counts))).one()
+    counts = "SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM turns), (SELECT max(last_turn) FROM sessions)"
+    inbox, turns, last = await database.read(lambda tx: tx.execute(text(counts)).one())
     assert inbox == turns == last
 
 
 async def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
-    async def fail_half_way() -> None:
-        async with database.write() as tx:
-            await tx.execute(text("INSERT INTO event_counters (run, last) VALUES ('r', 1)"))
-            raise ZeroDivisionError
+    def fail_half_way(tx: Tx) -> None:
+        tx.execute(text("INSERT INTO event_counters (run, last) VALUES ('r', 1)"))
+        raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await fail_half_way()
-    async with database.read() as tx:
-        assert (await tx.execute(text("SELECT count(*) FROM event_counters"))).scalar_one() == 0
+        await database.write(fail_half_way)
+    assert await scalars(database, "SELECT count(*) FROM event_counters") == [0]
 
 
 @requirement("P117")
@@ -158,8 +158,7 @@ async def test_a_store_that_may_only_be_read_is_a_clear_message(store: Store, da
     session = await scene.session(store)
     read_only = Database(f"sqlite+aiosqlite:///file:{database.path}?mode=ro&uri=true", 1)
     with pytest.raises(ConfigurationError, match="cannot be written: attempt to write a readonly"):
-        async with read_only.write() as tx:
-            await tx.execute(text("UPDATE sessions SET last_turn = 9"))
+        await read_only.write(lambda tx: tx.execute(text("UPDATE sessions SET last_turn = 9")))
     await read_only.close()
     assert await store.sessions.read(session) is not None
 

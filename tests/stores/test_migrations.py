@@ -66,8 +66,7 @@ async def test_the_migrations_make_the_tables_of_the_code(database: Database) ->
     def differences(connection: Connection) -> list[Any]:
         return compare_metadata(MigrationContext.configure(connection), metadata)
 
-    async with database.read() as tx:
-        assert await tx.run_sync(differences) == []
+    assert await database.read(differences) == []
 
 
 def checks(connection: Connection) -> dict[str, list[str]]:
@@ -86,16 +85,14 @@ async def test_the_migrations_make_the_check_constraints_of_the_code(database: D
         wanted = checks(connection)
     fresh.dispose()
     assert sum(map(len, wanted.values())) > 5
-    async with database.read() as tx:
-        assert await tx.run_sync(checks) == wanted
+    assert await database.read(checks) == wanted
 
 
 @requirement("M-07")
 async def test_the_database_refuses_a_status_that_is_none(store: Store, database: Database) -> None:
     await scene.one_call(store)
     with pytest.raises(IntegrityError, match="CHECK"):
-        async with database.write() as tx:
-            await tx.execute(text("UPDATE tool_calls SET status = 'maybe'"))
+        await database.write(lambda tx: tx.execute(text("UPDATE tool_calls SET status = 'maybe'")))
 
 
 async def test_upgrading_twice_does_nothing_the_second_time(database: Database, store_url: str) -> None:
@@ -125,8 +122,7 @@ async def test_a_store_that_is_not_migrated_is_refused_with_what_to_do(tmp_path:
 
 
 async def test_a_store_from_a_newer_program_is_left_alone(database: Database) -> None:
-    async with database.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    await database.write(lambda tx: tx.execute(text("UPDATE alembic_version SET version_num = '9999'")))
     with pytest.raises(ConfigurationError, match="9999, which this program does not know"):
         await upgrade(database)
     assert await current(database) == "9999"
@@ -140,7 +136,6 @@ async def test_eight_processes_may_open_and_upgrade_a_fresh_database_at_once(tmp
     assert ended.stderr == ""
     for n in range(ROUNDS):
         database = Database(f"sqlite+aiosqlite:///{tmp_path / str(n) / 'x.db'}", 5)
-        async with database.read() as tx:
-            found = await tx.execute(text("SELECT count(*), count(DISTINCT session) FROM inbox"))
-            assert tuple(found.one()) == (PROCESSES, PROCESSES)
+        count = text("SELECT count(*), count(DISTINCT session) FROM inbox")
+        assert tuple(await database.read(lambda tx: tx.execute(count).one())) == (PROCESSES, PROCESSES)
         await database.close()

@@ -71,8 +71,7 @@ async def test_a_reply_for_an_ended_turn_is_not_stored_but_its_cost_is(store: St
 
 async def test_a_reply_for_another_generation_is_not_stored(store: Store, database: Database) -> None:
     turn = await scene.running_turn(store)
-    async with database.write() as tx:
-        await tx.execute(update(sessions).values(generation=1))
+    await database.write(lambda tx: tx.execute(update(sessions).values(generation=1)))
     assert await scene.step(store, turn, text="stale") is None
     assert len((await store.transcript.read(ids.session_of(turn), 0)).entries) == 1
 
