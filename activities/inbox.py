@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.conversation import Snapshots
 from activities.failures import translated
 from roundturn.agent import Snapshot
 from roundturn.errors import ConfigurationError, RoundturnError
@@ -40,6 +41,7 @@ class InboxActivities:
         self._store = store
         self._freeze = freeze
         self._options = options
+        self._snapshots = Snapshots(store.sessions)
 
     @activity.defn
     async def next_inbox_item(self, session: str) -> TakenItem | None:
@@ -62,13 +64,13 @@ class InboxActivities:
         return None
 
     async def _snapshot(self, session: str) -> Snapshot:
-        frozen = await self._store.sessions.snapshot(session)
-        if frozen is None:
+        digest = await self._store.sessions.snapshot(session)
+        if digest is None:
             row = await self._store.sessions.read(session)
             assert row is not None
             await asyncio.to_thread(Path(row.action_dir).mkdir, parents=True, exist_ok=True)
-            frozen = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
-        return Snapshot.model_validate_json(frozen)
+            digest = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
+        return await self._snapshots.get(digest)
 
     @activity.defn
     async def note_failed_start(self, turn: str) -> bool:

@@ -10,11 +10,10 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.conversation import Snapshots, Talks
 from activities.failures import translated
 from activities.heartbeat import beating
 from roundturn import ids
-from roundturn.agent import Snapshot
-from roundturn.context import request_messages
 from roundturn.errors import ModelRefused, ModelUnavailable, RoundturnError
 from roundturn.jsontext import NotJson, cut, parse_object
 from roundturn.message import AskedCall, Reply
@@ -82,6 +81,8 @@ class ModelActivities:
         self._registry = registry
         self._mask = mask
         self._clock = clock
+        self._snapshots = Snapshots(store.sessions)
+        self._talks = Talks()
 
     @activity.defn
     async def call_model(self, at: ModelStep) -> ModelOutcome:
@@ -103,18 +104,18 @@ class ModelActivities:
                 raise translated(fault) from fault
 
     async def _call(self, at: ModelStep) -> ModelOutcome:
-        if (stored := await self._store.transcript.reply(at.turn, at.step)) is not None:
-            return _outcome(stored)
-        turn = await self._store.turns.read(at.turn)
-        if turn is None or turn.state != "running" or turn.stop_origin is not None:
+        known = self._talks.known(ids.session_of(at.turn))
+        opened = await self._store.transcript.open_step(at.turn, at.step, known.generation, known.seq)
+        if opened is None:
             return ModelOutcome(kind="fenced")
-        frozen = await self._store.sessions.snapshot(turn.session)
-        assert frozen is not None
-        snapshot = Snapshot.model_validate_json(frozen)
-        heard = await self._store.transcript.read(turn.session, turn.generation)
+        if opened.stored is not None:
+            return _outcome(opened.stored)
+        if not opened.goes_on:
+            return ModelOutcome(kind="fenced")
+        snapshot = await self._snapshots.get(opened.snapshot)
         request = ModelRequest(
             model=snapshot.model,
-            messages=request_messages(snapshot.agent.prompt, heard.entries, heard.results),
+            messages=self._talks.heard(opened, known, snapshot.agent.prompt),
             tools=snapshot.tools,
         )
         started = self._clock()

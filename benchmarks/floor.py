@@ -19,8 +19,8 @@ with workflow.unsafe.imports_passed_through():
     from typing import Any
 
     from openai import AsyncOpenAI
-    from sqlalchemy.dialects import sqlite
     from sqlalchemy import Column, Integer, MetaData, String, Table, Text, select
+    from sqlalchemy.dialects import sqlite
 
     from benchmarks.task import KEY, MODEL, PROMPT, echo, wire_tools
     from roundturn.stores.engine import Database

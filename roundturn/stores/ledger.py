@@ -7,10 +7,10 @@ from sqlalchemy import Row, select, update
 
 from roundturn.event import NewEvent
 from roundturn.jsontext import recordable
-from roundturn.store import FINAL, Attempt, CallRow, Claim, Outcome
+from roundturn.store import FINAL, Attempt, CallRow, Claim, OpenCall, Outcome
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
 from roundturn.stores.journal import append
-from roundturn.stores.tables import approvals, attempts, now_ms, tool_calls
+from roundturn.stores.tables import approvals, attempts, now_ms, sessions, tool_calls
 from roundturn.stores.turns import fence
 from roundturn.tool import Effect
 
@@ -28,6 +28,25 @@ class SqlLedger:
     def read(self, tx: Tx, call: str) -> CallRow | None:
         row = _row(tx, call, lock=False)
         return None if row is None else call_row(row, bool(row.lease_live))
+
+    @reading
+    def open_call(self, tx: Tx, call: str) -> OpenCall | None:
+        row = _row(tx, call, lock=False)
+        if row is None:
+            return None
+        standing = fence(tx, row.turn, lock=False)
+        session = tx.execute(
+            select(sessions.c.agent, sessions.c.action_dir).where(sessions.c.id == row.session)
+        ).one()
+        goes_on = standing.goes_on and standing.stop_origin is None
+        return OpenCall(
+            row=call_row(row, bool(row.lease_live)),
+            goes_on=goes_on,
+            agent=session.agent,
+            action_dir=session.action_dir,
+            generation=standing.generation,
+            snapshot=standing.snapshot,
+        )
 
     @writing
     def claim(

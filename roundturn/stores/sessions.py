@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, Select, select, update
 
 from roundturn import ids
 from roundturn.jsontext import clean_text
@@ -58,24 +58,24 @@ class SqlSessions:
         snapshot = clean_text(snapshot)
         digest = hashlib.sha256(snapshot.encode()).hexdigest()
         tx.execute(insert(tx, snapshots).values(digest=digest, body=snapshot).on_conflict_do_nothing())
-        tx.execute(
-            update(sessions)
-            .where(sessions.c.id == session, sessions.c.snapshot.is_(None))
-            .values(snapshot=digest)
-        )
-        return _snapshot(tx, session) or snapshot
+        unset = update(sessions).where(sessions.c.id == session, sessions.c.snapshot.is_(None))
+        tx.execute(unset.values(snapshot=digest))
+        return tx.execute(_digest(session)).scalar_one_or_none() or digest
 
     @reading
     def snapshot(self, tx: Tx, session: str) -> str | None:
-        return _snapshot(tx, session)
+        return tx.execute(_digest(session)).scalar_one_or_none()
+
+    @reading
+    def snapshot_body(self, tx: Tx, digest: str) -> str | None:
+        query = select(snapshots.c.body).where(snapshots.c.digest == digest)
+        return tx.execute(query).scalar_one_or_none()
 
 
-def _one(tx: Tx, condition: object) -> SessionRow | None:
-    row = (tx.execute(select(*COLUMNS).where(condition))).one_or_none()  # type: ignore[arg-type]
+def _digest(session: str) -> Select[str | None]:
+    return select(sessions.c.snapshot).where(sessions.c.id == session)
+
+
+def _one(tx: Tx, condition: ColumnElement[bool]) -> SessionRow | None:
+    row = tx.execute(select(*COLUMNS).where(condition)).one_or_none()
     return None if row is None else SessionRow(**row._mapping)
-
-
-def _snapshot(tx: Tx, session: str) -> str | None:
-    query = select(snapshots.c.body).join(sessions, sessions.c.snapshot == snapshots.c.digest)
-    found: str | None = (tx.execute(query.where(sessions.c.id == session))).scalar_one_or_none()
-    return found

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from roundturn import ids
 from roundturn.event import NewEvent
 from roundturn.message import AskedCall, Entry, Reply, Usage
-from roundturn.store import FINAL, Conversation, PlannedCall, StoredReply
+from roundturn.store import FINAL, Conversation, OpenStep, PlannedCall, StoredReply
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
 from roundturn.stores.ledger import call_row
@@ -23,32 +23,20 @@ class SqlTranscript:
 
     @reading
     def read(self, tx: Tx, session: str, generation: int) -> Conversation:
-        rows = select(entries).where(entries.c.session == session, entries.c.generation == generation)
-        results = select(tool_calls.c.id, tool_calls.c.output).where(
-            tool_calls.c.session == session,
-            tool_calls.c.generation == generation,
-            tool_calls.c.status.in_(FINAL),
-        )
-        found = (tx.execute(rows.order_by(entries.c.seq))).all()
-        outputs = (tx.execute(results)).all()
-        return Conversation(
-            entries=tuple(
-                Entry(
-                    seq=row.seq,
-                    role=row.role,
-                    turn=row.turn,
-                    step=row.step,
-                    text=row.text,
-                    calls=tuple(AskedCall(**call) for call in row.calls),
-                )
-                for row in found
-            ),
-            results={row.id: row.output for row in outputs},
-        )
+        return _conversation(tx, session, generation, 0)
 
     @reading
-    def reply(self, tx: Tx, turn: str, step: int) -> StoredReply | None:
-        return _stored(tx, turn, step)
+    def open_step(self, tx: Tx, turn: str, step: int, generation: int, seq: int) -> OpenStep | None:
+        standing = fence(tx, turn, lock=False)
+        if not standing.found:
+            return None
+        stored = _stored(tx, turn, step)
+        goes_on = standing.goes_on and standing.stop_origin is None
+        news = Conversation((), {})
+        if goes_on and stored is None:
+            after = seq if generation == standing.generation else 0
+            news = _conversation(tx, standing.session, standing.generation, after)
+        return OpenStep(stored, goes_on, standing.session, standing.generation, standing.snapshot, news)
 
     @writing
     def store_reply(
@@ -86,6 +74,43 @@ class SqlTranscript:
     @writing
     def add_usage(self, tx: Tx, turn: str, usage: Usage) -> None:
         _charge(tx, turn, usage)
+
+
+def _conversation(tx: Tx, session: str, generation: int, after: int) -> Conversation:
+    rows = select(entries).where(
+        entries.c.session == session, entries.c.generation == generation, entries.c.seq > after
+    )
+    found = tx.execute(rows.order_by(entries.c.seq)).all()
+    results = (
+        select(tool_calls.c.id, tool_calls.c.output)
+        .join(
+            entries,
+            (entries.c.turn == tool_calls.c.turn)
+            & (entries.c.step == tool_calls.c.step)
+            & (entries.c.role == "assistant")
+            & (entries.c.generation == tool_calls.c.generation),
+        )
+        .where(
+            entries.c.session == session,
+            entries.c.generation == generation,
+            entries.c.seq > after,
+            tool_calls.c.status.in_(FINAL),
+        )
+    )
+    return Conversation(
+        entries=tuple(
+            Entry(
+                seq=row.seq,
+                role=row.role,
+                turn=row.turn,
+                step=row.step,
+                text=row.text,
+                calls=tuple(AskedCall(**call) for call in row.calls),
+            )
+            for row in found
+        ),
+        results={row.id: row.output for row in tx.execute(results)},
+    )
 
 
 def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:

@@ -102,13 +102,14 @@ class Fence:
         self.session: str = row.session if row else ""
         self.generation: int = row.generation if row else -1
         self.stop_origin: str | None = row.stop_origin if row else None
+        self.snapshot: str = (row.snapshot or "") if row else ""
         self.goes_on = row is not None and row.state == "running" and row.generation == row.current
 
 
 def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
     """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
     query = (
-        select(turns, sessions.c.generation.label("current"))
+        select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
         .join(sessions, sessions.c.id == turns.c.session)
         .where(turns.c.id == turn)
     )

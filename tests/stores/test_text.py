@@ -125,7 +125,9 @@ async def test_what_is_read_back_is_the_clean_text(filled: str, store: Store) ->
     turn = await store.turns.read(filled)
     assert turn is not None
     assert turn.reason == CLEAN
-    assert await store.sessions.snapshot(session) == CLEAN
+    digest = await store.sessions.snapshot(session)
+    assert digest is not None
+    assert await store.sessions.snapshot_body(digest) == CLEAN
 
 
 @requirement("P31")
