@@ -143,10 +143,8 @@ class Shown:
         return [f"  {'' if i else 'what':<8} {text}" for i, text in enumerate(texts)]
 
     def _nature(self) -> str:
-        if self._call is None:
-            return ""
-        repeat = "      cannot be repeated (once)" if self._call.effect.value == "once" else ""
-        return f"      limit {self._call.limit_s:g} s{repeat}"
+        once = self._call is not None and self._call.effect.value == "once"
+        return "      cannot be repeated (once)" if once else ""
 
     def document(self) -> dict[str, Any]:
         row = self.row

@@ -93,7 +93,7 @@ class Rows:
         ended = data.get("error_type", "") or ("error" if data["is_error"] else "")
         mark = "✗" if data["is_error"] or data["status"] == "denied" else "✓"
         notes = "   ".join(note for note in (took, ended, once) if note)
-        self._scene.screen.talk(
+        self._scene.screen.row(
             f"  {mark} {data['tool']:<10} {shown:<36} {notes}".rstrip(), "red" if mark == "✗" else "dim"
         )
 

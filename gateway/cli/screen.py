@@ -94,7 +94,7 @@ class Screen:
     # -- talk
 
     def talk(self, text: str = "", style: str = "") -> None:
-        """A line for people, cut to the width of a terminal only where it is a row of progress."""
+        """A line for people, whole."""
         self.calm()
         text = plain(text)
         if style and self._colored(sys.stderr):
@@ -105,6 +105,13 @@ class Screen:
                 console.print(Text(text, style=style), soft_wrap=True, end="")
             text = captured.get()
         self._write(sys.stderr, text + "\n")
+
+    def row(self, text: str, style: str = "") -> None:
+        """A row of progress: cut to a terminal's width, whole elsewhere."""
+        room = (self.width or _columns(sys.stderr)) - 1
+        if self.talks_to_person and len(text) > room:
+            text = f"{text[: room - 1]}…"
+        self.talk(text, style)
 
     def fault(self, kind: Kind, detail: str, hint: str) -> None:
         """What went wrong, why, and what to do next."""

@@ -24,7 +24,6 @@ class Tally:
     model_calls: int = 0
     calls: dict[str, Asked] = field(default_factory=dict)
     open_calls: set[str] = field(default_factory=set)
-    running: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)  # approval -> call
     waited: timedelta = timedelta(0)
@@ -39,8 +38,6 @@ class Tally:
                 self.model_calls += 1
             case "tool.requested":
                 self._requested(data)
-            case "tool.started":
-                self.running[data["call"]] = self.tool(data)
             case "tool.settled":
                 self._settled(data)
             case "approval.requested":
@@ -57,11 +54,10 @@ class Tally:
         """What the run is at, in a few words for a person who waits."""
         if not self.started:
             return "waiting for a worker"
-        if self.running:
-            return f"running {', '.join(sorted(set(self.running.values())))}"
-        if self.waiting:
-            return "waiting for a person"
-        return "the model is thinking" if not self.open_calls else "preparing a tool call"
+        at_work = self.open_calls - set(self.waiting.values())  # a call that only reads is not announced
+        if at_work:
+            return f"running {', '.join(sorted({self.tool({'call': call}) for call in at_work}))}"
+        return "waiting for a person" if self.waiting else "the model is thinking"
 
     def _requested(self, data: dict[str, Any]) -> None:
         self.calls[data["call"]] = Asked(data["tool"], data["effect"], data["shown"])
@@ -69,7 +65,6 @@ class Tally:
 
     def _settled(self, data: dict[str, Any]) -> None:
         self.open_calls.discard(data["call"])
-        self.running.pop(data["call"], None)
         if data.get("error_type") == "outcome_unknown":
             self.unknown.append(data["call"])
 

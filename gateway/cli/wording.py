@@ -52,7 +52,8 @@ def _approval(data: dict[str, Any]) -> str:
 
 
 def expiry(data: dict[str, Any]) -> str:
-    return clock(datetime.fromisoformat(data["expires_at"]))
+    at = datetime.fromisoformat(data["expires_at"]).astimezone()
+    return clock(at) if at.date() == datetime.now(at.tzinfo).date() else f"{at:%d %b %H:%M}"
 
 
 SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -31,6 +31,7 @@ WANTED = (
 )
 # PostgreSQL's classes of errors that may pass: connection, rollback (deadlock), resources, operator, system.
 PASSING = ("08", "40", "53", "57", "58")
+WRONG = ("28", "3D")  # no such user or password, no such database
 
 
 def _url(url: str) -> URL:
@@ -191,11 +192,13 @@ class _translated:
             ) from fault
         if "disk is full" in said or "disk I/O error" in said:
             raise Unavailable(f"the store's disk fails: {said}", "make room; nothing was lost") from fault
-        passing = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
+        state = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
+        if state[:2] in WRONG:
+            raise ConfigurationError(f"the store cannot be opened: {said}", WANTED) from fault
         if (
             isinstance(fault, OperationalError | OSError | PoolTimeout)
             or getattr(fault, "connection_invalidated", False)
-            or passing[:2] in PASSING
+            or state[:2] in PASSING
         ):
             raise Unavailable(
                 f"the store is not reachable: {said}", "check the database and its address"
