@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from temporalio import activity
 
 from activities.conversation import Snapshots
-from activities.failures import translated
+from activities.failures import translating
 from roundturn.agent import Snapshot
-from roundturn.errors import ConfigurationError, RoundturnError
+from roundturn.errors import ConfigurationError
 from roundturn.store import Store
 
 STARTS_BEFORE_GIVING_UP = 3
@@ -44,23 +44,24 @@ class InboxActivities:
         self._snapshots = Snapshots(store.sessions)
 
     @activity.defn
+    @translating
     async def next_inbox_item(self, session: str) -> TakenItem | None:
         """Repeated, it gives the same row until that turn has ended (*at least once*)."""
-        try:
-            while (taken := await self._store.inbox.take(session)) is not None:
-                try:
-                    snapshot = await self._snapshot(session)
-                except ConfigurationError as fault:  # this row cannot run; the next may, after a new deploy
-                    await self._store.turns.finish(taken.turn, "failed", fault.detail, 0)
-                    continue
-                return TakenItem(
-                    turn=taken.turn,
-                    agent=snapshot.agent.name,
-                    max_steps=snapshot.max_steps,
-                    options=self._options,
-                )
-        except RoundturnError as fault:
-            raise translated(fault) from fault
+        while (taken := await self._store.inbox.take(session)) is not None:
+            try:
+                snapshot = await self._snapshot(session)
+            except (
+                ConfigurationError,
+                OSError,
+            ) as fault:  # this row cannot run; the next may, after a new deploy
+                await self._store.turns.finish(taken.turn, "failed", f"it cannot start: {fault}"[:300], 0)
+                continue
+            return TakenItem(
+                turn=taken.turn,
+                agent=snapshot.agent.name,
+                max_steps=snapshot.max_steps,
+                options=self._options,
+            )
         return None
 
     async def _snapshot(self, session: str) -> Snapshot:
@@ -73,11 +74,9 @@ class InboxActivities:
         return await self._snapshots.get(digest)
 
     @activity.defn
+    @translating
     async def note_failed_start(self, turn: str) -> bool:
         """Counts a start that Temporal refused; after three the row is settled as failed. True: given up."""
-        try:
-            if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
-                return False
-            return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)
-        except RoundturnError as fault:
-            raise translated(fault) from fault
+        if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
+            return False
+        return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from temporalio import activity
 
 from activities.conversation import Snapshots, Talks
-from activities.failures import translated
+from activities.failures import translating
 from activities.heartbeat import beating
 from roundturn import ids
-from roundturn.errors import ModelRefused, ModelUnavailable, RoundturnError
+from roundturn.errors import ModelRefused, ModelUnavailable
 from roundturn.jsontext import NotJson, cut, parse_object
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
@@ -85,6 +85,7 @@ class ModelActivities:
         self._talks = Talks()
 
     @activity.defn
+    @translating
     async def call_model(self, at: ModelStep) -> ModelOutcome:
         """Raises `ApplicationError` for what may pass; everything else is an outcome."""
         with structlog.contextvars.bound_contextvars(
@@ -99,9 +100,7 @@ class ModelActivities:
                 wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
                 if wait_s > LONG_WAIT_S:
                     return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
-                raise translated(fault) from fault
-            except RoundturnError as fault:
-                raise translated(fault) from fault
+                raise
 
     async def _call(self, at: ModelStep) -> ModelOutcome:
         known = self._talks.known(ids.session_of(at.turn))

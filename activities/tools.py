@@ -11,11 +11,10 @@ from pydantic import BaseModel
 from temporalio import activity
 
 from activities.conversation import Snapshots
-from activities.failures import shutting_down, translated
+from activities.failures import shutting_down, translating
 from activities.heartbeat import beating
 from roundturn import ids
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
-from roundturn.errors import RoundturnError
 from roundturn.jsontext import NotJson, parse_object
 from roundturn.registry import ToolRegistry
 from roundturn.rules import RuleContext
@@ -47,16 +46,14 @@ class ToolActivities:
         self._snapshots = Snapshots(store.sessions)
 
     @activity.defn
+    @translating
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
         """*At least once*: a result that stands is returned, a `once` call is never run a second time."""
         at = ids.CallPosition.parse(step.call)
         where = {"session": ids.session_of(at.turn), "turn": at.turn, "step": at.step, "call": step.call}
         with structlog.contextvars.bound_contextvars(**where):
-            try:
-                async with beating():
-                    return await self._call(step)
-            except RoundturnError as fault:
-                raise translated(fault) from fault
+            async with beating():
+                return await self._call(step)
 
     async def _call(self, step: ToolStep) -> ToolOutcome:
         opened = await self._store.ledger.open_call(step.call)

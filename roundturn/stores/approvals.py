@@ -17,6 +17,8 @@ from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, now_ms, tool_calls, turns, verdicts
 from roundturn.stores.turns import fence
 
+SHORTEST_DIGEST = 12  # hexadecimal digits that show which call was looked at
+
 
 class SqlApprovals:
     def __init__(self, database: Database) -> None:
@@ -75,7 +77,7 @@ class SqlApprovals:
         if row is None:
             return VerdictOutcome("unknown", None)
         events: list[NewEvent] = []
-        if digest is not None and not row.digest.startswith(digest):
+        if digest is not None and not (len(digest) >= SHORTEST_DIGEST and row.digest.startswith(digest)):
             standing: Standing = "changed"
         elif _swap(tx, row, DECIDED[verdict], actor=actor, claimed=claimed, note=note):
             standing = "decided"

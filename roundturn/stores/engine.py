@@ -26,9 +26,7 @@ LONGEST_BUSY_S = 0.5  # a thread that waits in SQLite hears nothing; between two
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
 
 
-WANTED = (
-    "set ROUNDTURN_DATABASE_URL to sqlite+aiosqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
-)
+WANTED = "set ROUNDTURN_DATABASE_URL to sqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
 # PostgreSQL's classes of errors that may pass: connection, rollback (deadlock), resources, operator, system.
 PASSING = ("08", "40", "53", "57", "58")
 WRONG = ("28", "3D")  # no such user or password, no such database
@@ -54,6 +52,8 @@ class Database:
         self.url = parsed
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.path = parsed.database if self.is_sqlite else None
+        if self.is_sqlite and self.path in (None, "", ":memory:"):
+            raise ConfigurationError("a store in memory would be gone with its process", WANTED)
         try:
             self._runner: _SqliteThreads | _Async = (
                 _SqliteThreads(parsed, busy_s) if self.is_sqlite else _Async(parsed)

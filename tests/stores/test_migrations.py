@@ -31,7 +31,7 @@ from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
 
 async def work(folder):
-    url = f"sqlite+aiosqlite:///{folder / 'x.db'}"
+    url = f"sqlite:///{folder / 'x.db'}"
     database = Database(url, 30)
     await upgrade(database)
     await database.close()
@@ -103,7 +103,7 @@ async def test_upgrading_twice_does_nothing_the_second_time(database: Database, 
 
 
 async def test_an_upgrade_says_from_where_to_where(tmp_path: Path) -> None:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'new' / 'folder' / 'x.db'}", 5)
+    database = Database(f"sqlite:///{tmp_path / 'new' / 'folder' / 'x.db'}", 5)
     assert await current(database) is None
     assert await upgrade(database) == (None, head())
     await database.close()
@@ -115,7 +115,7 @@ async def test_a_store_that_is_not_migrated_is_refused_with_what_to_do(tmp_path:
     if exists:
         path.touch()
     with pytest.raises(ConfigurationError, match="version none") as refused:
-        async with open_store(f"sqlite+aiosqlite:///{path}", tmp_path, 1):
+        async with open_store(f"sqlite:///{path}", tmp_path, 1):
             pass
     assert refused.value.hint == "run: roundturn db upgrade"
     assert path.exists() == exists, "asking makes no file"
@@ -134,8 +134,8 @@ async def test_eight_processes_may_open_and_upgrade_a_fresh_database_at_once(tmp
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
+    count = text("SELECT count(*), count(DISTINCT session) FROM inbox")
     for n in range(ROUNDS):
-        database = Database(f"sqlite+aiosqlite:///{tmp_path / str(n) / 'x.db'}", 5)
-        count = text("SELECT count(*), count(DISTINCT session) FROM inbox")
+        database = Database(f"sqlite:///{tmp_path / str(n) / 'x.db'}", 5)
         assert tuple(await database.read(lambda tx: tx.execute(count).one())) == (PROCESSES, PROCESSES)
         await database.close()
