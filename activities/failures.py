@@ -1,12 +1,18 @@
 """Our errors become Temporal's, in this file only: what is tried again, when, and what never is."""
 
 import random
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from roundturn.errors import ModelUnavailable, RoundturnError, Unavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
@@ -24,6 +30,21 @@ def translated(fault: Exception) -> ApplicationError:
     if isinstance(fault, RoundturnError):
         return ApplicationError(fault.detail, type=type(fault).__name__, non_retryable=True)
     return ApplicationError(f"{type(fault).__name__}: {fault}"[:500], type="Defect", non_retryable=True)
+
+
+def translating(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Under `@activity.defn`: a defect ends the call with its name instead of being tried again without end (P109)."""
+
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await method(*args, **kwargs)
+        except ApplicationError:
+            raise
+        except Exception as fault:
+            raise translated(fault) from fault
+
+    return run
 
 
 def shutting_down() -> ApplicationError:

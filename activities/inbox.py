@@ -7,9 +7,10 @@ from pathlib import Path
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.failures import translated
+from activities.conversation import Snapshots
+from activities.failures import translating
 from roundturn.agent import Snapshot
-from roundturn.errors import ConfigurationError, RoundturnError
+from roundturn.errors import ConfigurationError
 from roundturn.store import Store
 
 STARTS_BEFORE_GIVING_UP = 3
@@ -40,42 +41,42 @@ class InboxActivities:
         self._store = store
         self._freeze = freeze
         self._options = options
+        self._snapshots = Snapshots(store.sessions)
 
     @activity.defn
+    @translating
     async def next_inbox_item(self, session: str) -> TakenItem | None:
         """Repeated, it gives the same row until that turn has ended (*at least once*)."""
-        try:
-            while (taken := await self._store.inbox.take(session)) is not None:
-                try:
-                    snapshot = await self._snapshot(session)
-                except ConfigurationError as fault:  # this row cannot run; the next may, after a new deploy
-                    await self._store.turns.finish(taken.turn, "failed", fault.detail, 0)
-                    continue
-                return TakenItem(
-                    turn=taken.turn,
-                    agent=snapshot.agent.name,
-                    max_steps=snapshot.max_steps,
-                    options=self._options,
-                )
-        except RoundturnError as fault:
-            raise translated(fault) from fault
+        while (taken := await self._store.inbox.take(session)) is not None:
+            try:
+                snapshot = await self._snapshot(session)
+            except (
+                ConfigurationError,
+                OSError,
+            ) as fault:  # this row cannot run; the next may, after a new deploy
+                await self._store.turns.finish(taken.turn, "failed", f"it cannot start: {fault}"[:300], 0)
+                continue
+            return TakenItem(
+                turn=taken.turn,
+                agent=snapshot.agent.name,
+                max_steps=snapshot.max_steps,
+                options=self._options,
+            )
         return None
 
     async def _snapshot(self, session: str) -> Snapshot:
-        frozen = await self._store.sessions.snapshot(session)
-        if frozen is None:
+        digest = await self._store.sessions.snapshot(session)
+        if digest is None:
             row = await self._store.sessions.read(session)
             assert row is not None
             await asyncio.to_thread(Path(row.action_dir).mkdir, parents=True, exist_ok=True)
-            frozen = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
-        return Snapshot.model_validate_json(frozen)
+            digest = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
+        return await self._snapshots.get(digest)
 
     @activity.defn
+    @translating
     async def note_failed_start(self, turn: str) -> bool:
         """Counts a start that Temporal refused; after three the row is settled as failed. True: given up."""
-        try:
-            if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
-                return False
-            return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)
-        except RoundturnError as fault:
-            raise translated(fault) from fault
+        if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
+            return False
+        return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)

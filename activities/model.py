@@ -10,12 +10,11 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.failures import translated
+from activities.conversation import Snapshots, Talks
+from activities.failures import translating
 from activities.heartbeat import beating
 from roundturn import ids
-from roundturn.agent import Snapshot
-from roundturn.context import request_messages
-from roundturn.errors import ModelRefused, ModelUnavailable, RoundturnError
+from roundturn.errors import ModelRefused, ModelUnavailable
 from roundturn.jsontext import NotJson, cut, parse_object
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
@@ -82,8 +81,11 @@ class ModelActivities:
         self._registry = registry
         self._mask = mask
         self._clock = clock
+        self._snapshots = Snapshots(store.sessions)
+        self._talks = Talks()
 
     @activity.defn
+    @translating
     async def call_model(self, at: ModelStep) -> ModelOutcome:
         """Raises `ApplicationError` for what may pass; everything else is an outcome."""
         with structlog.contextvars.bound_contextvars(
@@ -98,23 +100,21 @@ class ModelActivities:
                 wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
                 if wait_s > LONG_WAIT_S:
                     return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
-                raise translated(fault) from fault
-            except RoundturnError as fault:
-                raise translated(fault) from fault
+                raise
 
     async def _call(self, at: ModelStep) -> ModelOutcome:
-        if (stored := await self._store.transcript.reply(at.turn, at.step)) is not None:
-            return _outcome(stored)
-        turn = await self._store.turns.read(at.turn)
-        if turn is None or turn.state != "running" or turn.stop_origin is not None:
+        known = self._talks.known(ids.session_of(at.turn))
+        opened = await self._store.transcript.open_step(at.turn, at.step, known.generation, known.seq)
+        if opened is None:
             return ModelOutcome(kind="fenced")
-        frozen = await self._store.sessions.snapshot(turn.session)
-        assert frozen is not None
-        snapshot = Snapshot.model_validate_json(frozen)
-        heard = await self._store.transcript.read(turn.session, turn.generation)
+        if opened.stored is not None:
+            return _outcome(opened.stored)
+        if not opened.goes_on:
+            return ModelOutcome(kind="fenced")
+        snapshot = await self._snapshots.get(opened.snapshot)
         request = ModelRequest(
             model=snapshot.model,
-            messages=request_messages(snapshot.agent.prompt, heard.entries, heard.results),
+            messages=self._talks.heard(opened, known, snapshot.agent.prompt),
             tools=snapshot.tools,
         )
         started = self._clock()

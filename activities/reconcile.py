@@ -6,10 +6,9 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.failures import translated
+from activities.failures import translating
 from roundturn import ids
 from roundturn.doorbell import Doorbell
-from roundturn.errors import RoundturnError
 from roundturn.store import Store
 
 BATCH = 200
@@ -35,16 +34,14 @@ class ReconcileActivities:
         self._doorbell = doorbell
 
     @activity.defn
+    @translating
     async def reconcile(self) -> Repairs:
         """One pass; each repair may be repeated."""
-        try:
-            repairs = Repairs(
-                rung=await self._ring_untaken(),
-                woken=await self._wake_decided(),
-                settled=await self._settle_closed(),
-            )
-        except RoundturnError as fault:
-            raise translated(fault) from fault
+        repairs = Repairs(
+            rung=await self._ring_untaken(),
+            woken=await self._wake_decided(),
+            settled=await self._settle_closed(),
+        )
         if repairs != Repairs():
             log.warning("reconcile.repaired", **repairs.model_dump())
         return repairs

@@ -10,16 +10,15 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.failures import shutting_down, translated
+from activities.conversation import Snapshots
+from activities.failures import shutting_down, translating
 from activities.heartbeat import beating
 from roundturn import ids
-from roundturn.agent import Snapshot
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
-from roundturn.errors import RoundturnError
 from roundturn.jsontext import NotJson, parse_object
 from roundturn.registry import ToolRegistry
 from roundturn.rules import RuleContext
-from roundturn.store import FINAL, CallRow, Store
+from roundturn.store import FINAL, OpenCall, Store
 from roundturn.tool import Effect
 
 STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
@@ -44,28 +43,27 @@ class ToolActivities:
     def __init__(self, store: Store, registry: ToolRegistry) -> None:
         self._store = store
         self._registry = registry
+        self._snapshots = Snapshots(store.sessions)
 
     @activity.defn
+    @translating
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
         """*At least once*: a result that stands is returned, a `once` call is never run a second time."""
         at = ids.CallPosition.parse(step.call)
         where = {"session": ids.session_of(at.turn), "turn": at.turn, "step": at.step, "call": step.call}
         with structlog.contextvars.bound_contextvars(**where):
-            try:
-                async with beating():
-                    return await self._call(step)
-            except RoundturnError as fault:
-                raise translated(fault) from fault
+            async with beating():
+                return await self._call(step)
 
     async def _call(self, step: ToolStep) -> ToolOutcome:
-        row = await self._store.ledger.read(step.call)
-        assert row is not None, "a call is in the ledger before it is scheduled"
+        opened = await self._store.ledger.open_call(step.call)
+        assert opened is not None, "a call is in the ledger before it is scheduled"
+        row = opened.row
         if row.status in FINAL:
             return ToolOutcome(status="denied" if row.status == "denied" else "completed")
-        look = await self._store.turns.look(row.turn)
-        if not look.running or look.stop_origin is not None:
+        if not opened.goes_on:
             return ToolOutcome(status="fenced")
-        ctx = await self._context(row, step.grant)
+        ctx = await self._context(opened, step.grant)
         result = await self._uninterrupted(ctx)
         structlog.get_logger().info(
             "tool.returned",
@@ -79,11 +77,9 @@ class ToolActivities:
             expires_at=str(result.metadata.get("expires_at", "")),
         )
 
-    async def _context(self, row: CallRow, grant: str | None) -> CallContext:
-        session = await self._store.sessions.read(row.session)
-        frozen = await self._store.sessions.snapshot(row.session)
-        assert session is not None and frozen is not None
-        snapshot = Snapshot.model_validate_json(frozen)
+    async def _context(self, opened: OpenCall, grant: str | None) -> CallContext:
+        row = opened.row
+        snapshot = await self._snapshots.get(opened.snapshot)
         spec = self._registry.spec(row.tool)
         if spec is not None:  # judged by the stricter of what it was when asked for and what it is now
             spec = replace(spec, effect=max(spec.effect, row.effect, key=STRICTNESS.__getitem__))
@@ -96,8 +92,8 @@ class ToolActivities:
             tool_name=row.tool,
             arguments=arguments,
             arguments_error=fault,
-            session=SessionRef(row.session, row.turn, row.turn, snapshot.agent.name, session.generation),
-            workdir=Path(session.action_dir),
+            session=SessionRef(row.session, row.turn, row.turn, snapshot.agent.name, opened.generation),
+            workdir=Path(opened.action_dir),
             visible_tool_names=snapshot.visible,
             spec=spec,
             rules=RuleContext(snapshot.agent.name, snapshot.agent.tools, snapshot.operator, read_only=False),

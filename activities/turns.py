@@ -1,22 +1,18 @@
 """Short SQL for a Turn: what a wake-up meant, a signalled verdict, an expiry, the end."""
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.failures import translated
+from activities.failures import translating
 from roundturn import ids
 from roundturn.approval import SignalledVerdict
-from roundturn.errors import RoundturnError
 from roundturn.event import TurnState
 from roundturn.store import Store
 
-P = ParamSpec("P")
-R = TypeVar("R")
 log = structlog.get_logger()
 
 
@@ -35,17 +31,6 @@ class Ending(BaseModel, frozen=True):
     state: TurnState
     reason: str
     steps: int
-
-
-def translating(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    @wraps(method)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return await method(*args, **kwargs)
-        except RoundturnError as fault:
-            raise translated(fault) from fault
-
-    return run
 
 
 class TurnActivities:

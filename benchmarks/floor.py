@@ -20,9 +20,10 @@ with workflow.unsafe.imports_passed_through():
 
     from openai import AsyncOpenAI
     from sqlalchemy import Column, Integer, MetaData, String, Table, Text, select
+    from sqlalchemy.dialects import sqlite
 
     from benchmarks.task import KEY, MODEL, PROMPT, echo, wire_tools
-    from roundturn.stores.engine import Database, insert
+    from roundturn.stores.engine import Database
 
 QUEUE = "floor"
 LIMIT = timedelta(seconds=60)
@@ -59,13 +60,11 @@ class Messages:
         self._database = database
 
     async def create(self) -> None:
-        async with self._database.engine.begin() as tx:
-            await tx.run_sync(metadata.create_all)
+        await self._database.write(metadata.create_all)
 
     async def put(self, session: str, n: int, body: dict[str, Any]) -> None:
-        async with self._database.write() as tx:
-            row = insert(tx, messages).values(session=session, n=n, body=json.dumps(body))
-            await tx.execute(row.on_conflict_do_nothing())
+        row = sqlite.insert(messages).values(session=session, n=n, body=json.dumps(body))
+        await self._database.write(lambda tx: tx.execute(row.on_conflict_do_nothing()))
 
     async def before(self, session: str, n: int) -> list[dict[str, Any]]:
         query = (
@@ -73,14 +72,15 @@ class Messages:
             .where(messages.c.session == session, messages.c.n < n)
             .order_by(messages.c.n)
         )
-        async with self._database.read() as tx:
-            return [json.loads(body) for body in (await tx.execute(query)).scalars()]
+        found = await self._database.read(lambda tx: tx.execute(query).scalars().all())
+        return [json.loads(body) for body in found]
 
     async def get(self, session: str, n: int) -> dict[str, Any]:
         query = select(messages.c.body).where(messages.c.session == session, messages.c.n == n)
-        async with self._database.read() as tx:
-            found: dict[str, Any] = json.loads((await tx.execute(query)).scalar_one())
-            return found
+        found: dict[str, Any] = json.loads(
+            await self._database.read(lambda tx: tx.execute(query).scalar_one())
+        )
+        return found
 
 
 class FloorActivities:

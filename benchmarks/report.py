@@ -230,7 +230,7 @@ async def _prepared(folder: Path, stack: ExitStack) -> tuple[Settings, str, str]
     database = Database(settings.store_url, busy_s=10)
     await upgrade(database)
     await database.close()
-    return settings, f"sqlite+aiosqlite:///{folder / 'floor.db'}", model_url
+    return settings, f"sqlite:///{folder / 'floor.db'}", model_url
 
 
 def _environment(settings: Settings) -> dict[str, str]:

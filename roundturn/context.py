@@ -16,18 +16,19 @@ class BrokenPairing(RoundturnError):
     """A request would hold a call without its result or a result without its call: a defect of ours."""
 
 
-def request_messages(
-    prompt: str, entries: Sequence[Entry], results: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """The messages of one request; `results` maps call ids to what the model reads.
+def request_messages(prompt: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of one request: the prompt and the talk. Raises `BrokenPairing`."""
+    whole: list[dict[str, Any]] = [{"role": "system", "content": prompt}, *messages]
+    check_pairing(whole)
+    return whole
+
+
+def talk_messages(entries: Sequence[Entry], results: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Entries in the wire shape; `results` maps call ids to what the model reads.
 
     A call without a result in a turn that is over was interrupted; the model is told so (P91).
     """
-    messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}]
-    for entry in entries:
-        messages.extend(entry_messages(entry, results))
-    check_pairing(messages)
-    return messages
+    return [message for entry in entries for message in entry_messages(entry, results)]
 
 
 def entry_messages(entry: Entry, results: Mapping[str, str]) -> list[dict[str, Any]]:

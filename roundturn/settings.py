@@ -70,7 +70,7 @@ class Settings(BaseSettings):
 
     @property
     def store_url(self) -> str:
-        return self.database_url or f"sqlite+aiosqlite:///{self.home / 'roundturn.db'}"
+        return self.database_url or f"sqlite:///{self.home / 'roundturn.db'}"
 
     @property
     def tools_queue(self) -> str:

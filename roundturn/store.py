@@ -145,11 +145,42 @@ Claim = Literal["won", "final", "busy", "stopped", "ungranted"]
 
 
 @dataclass(frozen=True)
+class OpenCall:
+    """All that running a call needs, read at one moment; `snapshot` is the digest of the session's.
+
+    `goes_on`: its turn runs and no stop was accepted.
+    """
+
+    row: CallRow
+    goes_on: bool
+    agent: str
+    action_dir: str
+    generation: int
+    snapshot: str
+
+
+@dataclass(frozen=True)
 class Conversation:
-    """A session's transcript and the results of its calls, keyed by call id."""
+    """A session's transcript, or the end of it, and the results of its calls, keyed by call id."""
 
     entries: tuple[Entry, ...]
     results: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class OpenStep:
+    """All that a model call needs, read at one moment; `snapshot` is the digest of the session's.
+
+    `stored`: the reply is there already. `goes_on`: the turn runs and no stop was accepted. `news`: the
+    entries after the one that the caller had, or all when it had another generation's.
+    """
+
+    stored: StoredReply | None
+    goes_on: bool
+    session: str
+    generation: int
+    snapshot: str
+    news: Conversation
 
 
 class Sessions(Protocol):
@@ -162,9 +193,12 @@ class Sessions(Protocol):
         """Those whose id begins with `prefix`, newest first."""
 
     async def freeze(self, session: str, snapshot: str) -> str:
-        """Stores the snapshot (JSON) if none is set; returns the one that holds."""
+        """Stores the snapshot (JSON) if none is set; returns the digest of the one that holds."""
 
-    async def snapshot(self, session: str) -> str | None: ...
+    async def snapshot(self, session: str) -> str | None:
+        """The digest of the frozen one."""
+
+    async def snapshot_body(self, digest: str) -> str | None: ...
 
 
 class Inbox(Protocol):
@@ -210,7 +244,8 @@ class Turns(Protocol):
 class Transcript(Protocol):
     async def read(self, session: str, generation: int) -> Conversation: ...
 
-    async def reply(self, turn: str, step: int) -> StoredReply | None: ...
+    async def open_step(self, turn: str, step: int, generation: int, seq: int) -> OpenStep | None:
+        """`generation` and `seq`: what the caller has already (-1, 0: nothing). None: no such turn."""
 
     async def store_reply(
         self, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
@@ -223,6 +258,8 @@ class Transcript(Protocol):
 
 class Ledger(Protocol):
     async def read(self, call: str) -> CallRow | None: ...
+
+    async def open_call(self, call: str) -> OpenCall | None: ...
 
     async def claim(
         self, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str

@@ -102,7 +102,7 @@ def configure(level: str, masking: Masking, process: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(numeric)
-    for chatty in ("httpx2", "httpcore2", "openai", "aiosqlite", "asyncio", "alembic"):
+    for chatty in ("httpx2", "httpcore2", "openai", "asyncio", "alembic"):
         logging.getLogger(chatty).setLevel(max(numeric, logging.WARNING))
     structlog.configure(
         processors=[*before, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

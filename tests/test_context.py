@@ -14,6 +14,7 @@ from roundturn.context import (
     check_pairing,
     entry_messages,
     request_messages,
+    talk_messages,
     wire_arguments,
     wire_name,
 )
@@ -93,7 +94,7 @@ def strictly_valid(messages: list[dict[str, Any]]) -> None:
 @given(histories())
 def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Entry], dict[str, str]]) -> None:
     entries, results = history
-    messages = request_messages("prompt", entries, results)
+    messages = request_messages("prompt", talk_messages(entries, results))
     strictly_valid(messages)
     said = [message["content"] for message in messages if message["role"] == "user"]
     assert said == [entry.text for entry in entries if entry.role != "assistant"]
@@ -110,9 +111,9 @@ def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Ent
 @given(histories())
 def test_a_longer_history_only_appends(history: Any) -> None:
     entries, results = history
-    whole = request_messages("prompt", entries, results)
+    whole = request_messages("prompt", talk_messages(entries, results))
     for kept in range(len(entries) + 1):
-        part = request_messages("prompt", entries[:kept], results)
+        part = request_messages("prompt", talk_messages(entries[:kept], results))
         assert whole[: len(part)] == part
 
 

@@ -29,7 +29,7 @@ def write(path: Path, text: str) -> None:
 def test_without_anything_the_defaults_hold_and_the_home_is_absolute(tmp_path: Path) -> None:
     settings = load()
     assert settings.home == tmp_path / ".roundturn"
-    assert settings.store_url == f"sqlite+aiosqlite:///{tmp_path}/.roundturn/roundturn.db"
+    assert settings.store_url == f"sqlite:///{tmp_path}/.roundturn/roundturn.db"
     assert settings.tools_queue == "roundturn-tools"
     assert (settings.max_steps, settings.approval_ttl_s) == (10, 24 * 3600)
     assert not settings.allow_unverified_verdicts

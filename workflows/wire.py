@@ -30,7 +30,10 @@ async def connect(settings: Settings) -> Client:
 
     Raises `Unavailable`.
     """
-    config: ClientConnectConfig = {"target_host": settings.temporal_address, "namespace": settings.temporal_namespace}
+    config: ClientConnectConfig = {
+        "target_host": settings.temporal_address,
+        "namespace": settings.temporal_namespace,
+    }
     if not settings.temporal_address:
         config = ClientConfig.load_client_connect_config()
     address = config.setdefault("target_host", "localhost:7233")
@@ -38,7 +41,8 @@ async def connect(settings: Settings) -> Client:
         return await Client.connect(**config, plugins=[plugin()])
     except (RPCError, RuntimeError, OSError) as fault:
         raise Unavailable(
-            f"no Temporal server answers at {address}", "start one with: roundturn dev, or set TEMPORAL_ADDRESS"
+            f"no Temporal server answers at {address}",
+            "start one with: roundturn dev, or set TEMPORAL_ADDRESS",
         ) from fault
 
 

@@ -51,10 +51,10 @@ def register(app: typer.Typer) -> None:
     )
     dev_more = more(
         "roundturn dev",
-        "roundturn dev --home /tmp/try --port 7300",
+        "roundturn dev --home ./try --port 7300",
         "roundturn dev --headless > dev.log 2>&1 &",
     )
-    demo_more = more("roundturn demo", "roundturn demo --auto", "roundturn demo --home /tmp/try --verbose")
+    demo_more = more("roundturn demo", "roundturn demo --auto", "roundturn demo --home ./try --verbose")
 
     @app.command(epilog=worker_more)
     def worker(color: Color = "auto", home: Home = None, verbose: Verbose = False) -> int:

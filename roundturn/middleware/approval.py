@@ -52,9 +52,14 @@ class Approval:
             agent=ctx.session.agent,
             tool=ctx.tool_name,
             origin=ctx.spec.origin if ctx.spec else "",
-            arguments=self._redact(dict(ctx.arguments)),
+            arguments=self._redact(_sent(ctx)),
             digest=bound,
             rule=decision.rule,
             layer=decision.layer,
             reason=decision.reason,
         )
+
+
+def _sent(ctx: CallContext) -> dict[str, Any]:
+    """What the model wrote, without the defaults that validation added: a person reads this, the digest binds all."""
+    return ctx.parsed.model_dump(mode="json", exclude_unset=True) if ctx.parsed else dict(ctx.arguments)

@@ -12,44 +12,44 @@ from roundturn import ids
 from roundturn.approval import DECIDED, ApprovalRow, Standing, Verdict, VerdictOutcome, standing_of
 from roundturn.event import NewEvent
 from roundturn.store import NewApproval
-from roundturn.stores.engine import Database, Tx, insert, now
+from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
 from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, now_ms, tool_calls, turns, verdicts
 from roundturn.stores.turns import fence
 
+SHORTEST_DIGEST = 12  # hexadecimal digits that show which call was looked at
+
 
 class SqlApprovals:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
-    async def request(self, wanted: NewApproval, ttl: timedelta) -> ApprovalRow | None:
-        async with self._database.write() as tx:
-            standing = await fence(tx, wanted.turn)
-            known = select(approvals).where(
-                approvals.c.call == wanted.call, approvals.c.digest == wanted.digest
-            )
-            if (row := (await tx.execute(known)).one_or_none()) is not None:
-                return _approval(row)
-            if not standing.goes_on or standing.stop_origin is not None:
-                return None
-            at = await now(tx)
-            made = ids.approval_id(secrets.token_bytes(16))
-            once = insert(tx, approvals).values(
-                **asdict(wanted), id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
-            )
-            wait = update(tool_calls).where(
-                tool_calls.c.id == wanted.call, tool_calls.c.status.in_(("requested", "suspended"))
-            )
-            if (await tx.execute(wait.values(status="suspended"))).rowcount == 0:
-                return None  # it is being run or has its result: nothing to ask a person
-            await tx.execute(once.on_conflict_do_nothing())
-            row = (await tx.execute(known)).one()
-            await append(tx, wanted.run, [NewEvent("approval.requested", _shown(row))])
+    @writing
+    def request(self, tx: Tx, wanted: NewApproval, ttl: timedelta) -> ApprovalRow | None:
+        standing = fence(tx, wanted.turn)
+        known = select(approvals).where(approvals.c.call == wanted.call, approvals.c.digest == wanted.digest)
+        if (row := (tx.execute(known)).one_or_none()) is not None:
             return _approval(row)
+        if not standing.goes_on or standing.stop_origin is not None:
+            return None
+        at = now(tx)
+        made = ids.approval_id(secrets.token_bytes(16))
+        once = insert(tx, approvals).values(
+            **asdict(wanted), id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
+        )
+        wait = update(tool_calls).where(
+            tool_calls.c.id == wanted.call, tool_calls.c.status.in_(("requested", "suspended"))
+        )
+        if (tx.execute(wait.values(status="suspended"))).rowcount == 0:
+            return None  # it is being run or has its result: nothing to ask a person
+        tx.execute(once.on_conflict_do_nothing())
+        row = (tx.execute(known)).one()
+        append(tx, wanted.run, [NewEvent("approval.requested", _shown(row))])
+        return _approval(row)
 
-    async def read(self, approval: str) -> ApprovalRow | None:
-        async with self._database.read() as tx:
-            return await _one(tx, approval)
+    @reading
+    def read(self, tx: Tx, approval: str) -> ApprovalRow | None:
+        return _one(tx, approval)
 
     async def find(self, prefix: str, limit: int) -> list[ApprovalRow]:
         query = select(approvals).where(approvals.c.id.startswith(prefix, autoescape=True)).limit(limit)
@@ -61,8 +61,10 @@ class SqlApprovals:
             query = query.where(approvals.c.turn == turn)
         return await self._all(query.order_by(approvals.c.created_at, approvals.c.id).limit(limit))
 
-    async def decide(
+    @writing
+    def decide(
         self,
+        tx: Tx,
         approval: str,
         verdict: Verdict,
         actor: str,
@@ -71,81 +73,80 @@ class SqlApprovals:
         note: str | None,
         digest: str | None,
     ) -> VerdictOutcome:
-        async with self._database.write() as tx:
-            row = await _one(tx, approval, lock=True)
-            if row is None:
-                return VerdictOutcome("unknown", None)
-            events: list[NewEvent] = []
-            if digest is not None and not row.digest.startswith(digest):
-                standing: Standing = "changed"
-            elif await _swap(tx, row, DECIDED[verdict], actor=actor, claimed=claimed, note=note):
-                standing = "decided"
-                events = [
-                    NewEvent(
-                        "approval.decided", {"approval_id": row.id, "state": DECIDED[verdict], "actor": actor}
-                    )
-                ]
-            else:
-                if await _lapse(tx, row):
-                    events = [NewEvent("approval.expired", {"approval_id": row.id})]
-                row = await _one(tx, approval) or row
-                standing = standing_of(row, verdict)
-            await tx.execute(
-                verdicts.insert().values(
-                    approval=row.id, verdict=verdict, standing=standing, actor=actor, claimed=claimed, via=via,
-                    note=note, at=await now(tx),
+        row = _one(tx, approval, lock=True)
+        if row is None:
+            return VerdictOutcome("unknown", None)
+        events: list[NewEvent] = []
+        if digest is not None and not (len(digest) >= SHORTEST_DIGEST and row.digest.startswith(digest)):
+            standing: Standing = "changed"
+        elif _swap(tx, row, DECIDED[verdict], actor=actor, claimed=claimed, note=note):
+            standing = "decided"
+            events = [
+                NewEvent(
+                    "approval.decided", {"approval_id": row.id, "state": DECIDED[verdict], "actor": actor}
                 )
-            )  # fmt: skip
-            await append(tx, row.run, events)
-            return VerdictOutcome(standing, await _one(tx, approval))
-
-    async def expire(self, approval: str) -> ApprovalRow | None:
-        async with self._database.write() as tx:
-            row = await _one(tx, approval, lock=True)
-            if row is not None and await _lapse(tx, row):
-                await append(tx, row.run, [NewEvent("approval.expired", {"approval_id": row.id})])
-            return await _one(tx, approval)
-
-    async def undelivered(self, older_than: timedelta, limit: int) -> list[str]:
-        async with self._database.read() as tx:
-            before = await now(tx) - older_than
-            decided = approvals.c.state.in_(("approved", "denied", "expired")) & (
-                approvals.c.decided_at <= before
+            ]
+        else:
+            if _lapse(tx, row):
+                events = [NewEvent("approval.expired", {"approval_id": row.id})]
+            row = _one(tx, approval) or row
+            standing = standing_of(row, verdict)
+        tx.execute(
+            verdicts.insert().values(
+                approval=row.id, verdict=verdict, standing=standing, actor=actor, claimed=claimed, via=via,
+                note=note, at=now(tx),
             )
-            lapsed = (approvals.c.state == "pending") & (approvals.c.expires_at <= before)
-            query = (
-                select(approvals.c.turn)
-                .join(tool_calls, tool_calls.c.id == approvals.c.call)
-                .join(turns, turns.c.id == approvals.c.turn)
-                .where(tool_calls.c.status == "suspended", turns.c.state == "running", or_(decided, lapsed))
-                .distinct()
-                .limit(limit)
-            )
-            return list((await tx.execute(query)).scalars())
+        )  # fmt: skip
+        append(tx, row.run, events)
+        return VerdictOutcome(standing, _one(tx, approval))
 
-    async def _all(self, query: Select[Any]) -> list[ApprovalRow]:
-        async with self._database.read() as tx:
-            return [_approval(row) for row in await tx.execute(query)]
+    @writing
+    def expire(self, tx: Tx, approval: str) -> ApprovalRow | None:
+        row = _one(tx, approval, lock=True)
+        if row is not None and _lapse(tx, row):
+            append(tx, row.run, [NewEvent("approval.expired", {"approval_id": row.id})])
+        return _one(tx, approval)
+
+    @reading
+    def undelivered(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
+        before = now(tx) - older_than
+        decided = approvals.c.state.in_(("approved", "denied", "expired")) & (
+            approvals.c.decided_at <= before
+        )
+        lapsed = (approvals.c.state == "pending") & (approvals.c.expires_at <= before)
+        query = (
+            select(approvals.c.turn)
+            .join(tool_calls, tool_calls.c.id == approvals.c.call)
+            .join(turns, turns.c.id == approvals.c.turn)
+            .where(tool_calls.c.status == "suspended", turns.c.state == "running", or_(decided, lapsed))
+            .distinct()
+            .limit(limit)
+        )
+        return list((tx.execute(query)).scalars())
+
+    @reading
+    def _all(self, tx: Tx, query: Select[Any]) -> list[ApprovalRow]:
+        return [_approval(row) for row in tx.execute(query)]
 
 
-async def _swap(tx: Tx, row: ApprovalRow, state: str, **values: Any) -> bool:
+def _swap(tx: Tx, row: ApprovalRow, state: str, **values: Any) -> bool:
     """Pending and not past its time by the database's clock, or nothing happens."""
     swap = update(approvals).where(
         approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at > now_ms()
     )
-    return (await tx.execute(swap.values(state=state, decided_at=await now(tx), **values))).rowcount == 1
+    return (tx.execute(swap.values(state=state, decided_at=now(tx), **values))).rowcount == 1
 
 
-async def _lapse(tx: Tx, row: ApprovalRow) -> bool:
+def _lapse(tx: Tx, row: ApprovalRow) -> bool:
     lapse = update(approvals).where(
         approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at <= now_ms()
     )
-    return (await tx.execute(lapse.values(state="expired", decided_at=await now(tx)))).rowcount == 1
+    return (tx.execute(lapse.values(state="expired", decided_at=now(tx)))).rowcount == 1
 
 
-async def _one(tx: Tx, approval: str, *, lock: bool = False) -> ApprovalRow | None:
+def _one(tx: Tx, approval: str, *, lock: bool = False) -> ApprovalRow | None:
     query = select(approvals).where(approvals.c.id == approval)
-    row = (await tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
+    row = (tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
     return None if row is None else _approval(row)
 
 

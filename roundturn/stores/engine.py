@@ -1,28 +1,32 @@
 """One database behind all ports: short transactions, a write lock taken at the start, a locked store waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import URL, Table, event, make_url, select, type_coerce
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from roundturn.errors import ConfigurationError, Unavailable
 from roundturn.stores.tables import UtcMillis, now_ms
 
-Tx = AsyncConnection
+Tx = Connection
+R = TypeVar("R")
+
+READERS = 4
+LONGEST_BUSY_S = 0.5  # a thread that waits in SQLite hears nothing; between two waits it learns that we close
 
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
 
 
-WANTED = (
-    "set ROUNDTURN_DATABASE_URL to sqlite+aiosqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
-)
+WANTED = "set ROUNDTURN_DATABASE_URL to sqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
 # PostgreSQL's classes of errors that may pass: connection, rollback (deadlock), resources, operator, system.
 PASSING = ("08", "40", "53", "57", "58")
 WRONG = ("28", "3D")  # no such user or password, no such database
@@ -38,48 +42,135 @@ def _url(url: str) -> URL:
 
 
 class Database:
-    """`busy_s`: how long one attempt waits for another process's write; the caller's retry goes on from there."""
+    """Transactions, each a plain function over a connection, run whole: on SQLite in one hop into a thread.
+
+    `busy_s`: how long one attempt waits for another process's write; the caller's retry goes on from there.
+    """
 
     def __init__(self, url: str, busy_s: float) -> None:
         parsed = _url(url)
+        self.url = parsed
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.path = parsed.database if self.is_sqlite else None
-        options: dict[str, Any] = (
-            {"connect_args": {"timeout": busy_s}} if self.is_sqlite else {"pool_pre_ping": True}
-        )
+        if self.is_sqlite and self.path in (None, "", ":memory:"):
+            raise ConfigurationError("a store in memory would be gone with its process", WANTED)
         try:
-            self.engine: AsyncEngine = create_async_engine(url, pool_size=8, max_overflow=24, **options)
+            self._runner: _SqliteThreads | _Async = (
+                _SqliteThreads(parsed, busy_s) if self.is_sqlite else _Async(parsed)
+            )
         except (InvalidRequestError, ImportError, TypeError) as fault:
             raise ConfigurationError(
                 f"{parsed.drivername} cannot be used for the store: {fault}", WANTED
             ) from None
-        # SQLite lets one writer in; queueing here is fair and costs no polling, the busy wait is for other processes.
-        self._turnstile = asyncio.Lock() if self.is_sqlite else None
-        if self.is_sqlite:
-            _prepare_sqlite(self.engine)
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[Tx]:
+    async def write(self, work: Callable[[Tx], R]) -> R:
         """A transaction that holds the write lock from its first statement (BEGIN IMMEDIATE on SQLite).
 
         Raises `Unavailable` when the store is locked or away; nothing was written then, or the commit's
-        fate is unknown and the caller asks again, which every port method bears.
+        fate is unknown and the caller asks again, which every port method bears. Cancelled, it may commit.
         """
         with _translated():
-            async with self._turnstile or nullcontext(), self.engine.connect() as tx:
-                await tx.execution_options(roundturn_write=True)
-                async with tx.begin():
-                    yield tx
+            return await self._runner.run(work, write=True)
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[Tx]:
+    async def read(self, work: Callable[[Tx], R]) -> R:
         """A consistent read. Raises `Unavailable`."""
         with _translated():
-            async with self.engine.connect() as tx, tx.begin():
-                yield tx
+            return await self._runner.run(work, write=False)
 
     async def close(self) -> None:
-        await self.engine.dispose()
+        await self._runner.close()
+
+
+class Adapter(Protocol):
+    """What has a database: the classes whose methods are transactions."""
+
+    @property
+    def database(self) -> Database: ...
+
+
+S = TypeVar("S", bound=Adapter)
+P = ParamSpec("P")
+
+
+def writing(
+    method: Callable[Concatenate[S, Tx, P], R],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Makes a port's coroutine of a function over a connection: one write transaction."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.database.write(lambda tx: method(self, tx, *args, **kwargs))
+
+    return run
+
+
+def reading(
+    method: Callable[Concatenate[S, Tx, P], R],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """The same, for a transaction that only reads."""
+
+    @wraps(method)
+    async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.database.read(lambda tx: method(self, tx, *args, **kwargs))
+
+    return run
+
+
+class _SqliteThreads:
+    """One thread writes, since SQLite lets one writer in and its queue is fair; a few read beside it."""
+
+    def __init__(self, url: URL, busy_s: float) -> None:
+        self._busy_s = busy_s
+        self._closing = False
+        self._writer = ThreadPoolExecutor(1, "store-write")
+        self._readers = ThreadPoolExecutor(READERS, "store-read")
+        self._engine = create_engine(
+            url.set(drivername="sqlite"),
+            pool_size=READERS + 1,
+            connect_args={"timeout": min(busy_s, LONGEST_BUSY_S), "check_same_thread": False},
+        )
+        _prepare_sqlite(self._engine)
+
+    async def run(self, work: Callable[[Tx], R], *, write: bool) -> R:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._writer if write else self._readers, self._transact, work, write
+        )
+
+    def _transact(self, work: Callable[[Tx], R], write: bool) -> R:
+        end = time.monotonic() + self._busy_s
+        while True:
+            begun = False
+            try:
+                with self._engine.connect() as tx, tx.execution_options(roundturn_write=write).begin():
+                    begun = write  # from here on a write is not repeated: its commit may be what failed
+                    return work(tx)
+            except OperationalError as fault:
+                if begun or not _locked(fault) or self._closing or time.monotonic() >= end:
+                    raise
+
+    async def close(self) -> None:
+        self._closing = True
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._writer.shutdown()
+        self._readers.shutdown()
+        self._engine.dispose()
+
+
+class _Async:
+    """PostgreSQL: the driver is asynchronous; the same functions run over it without a thread."""
+
+    def __init__(self, url: URL) -> None:
+        self._engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+
+    async def run(self, work: Callable[[Tx], R], *, write: bool) -> R:
+        async with self._engine.connect() as connection, connection.begin():
+            return await connection.run_sync(work)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
 
 
 class _translated:
@@ -91,7 +182,7 @@ class _translated:
         if not isinstance(fault, DBAPIError | OSError | PoolTimeout):
             return
         said = str(getattr(fault, "orig", fault))
-        if any(word in said for word in LOCKED):
+        if _locked(fault):
             raise Unavailable(
                 "the store is locked by another process", "it is waited for; end long transactions"
             ) from fault
@@ -114,8 +205,13 @@ class _translated:
             ) from fault
 
 
-def _prepare_sqlite(engine: AsyncEngine) -> None:
-    @event.listens_for(engine.sync_engine, "connect")
+def _locked(fault: Exception) -> bool:
+    said = str(getattr(fault, "orig", fault))
+    return any(word in said for word in LOCKED)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself; we say BEGIN IMMEDIATE
         cursor = connection.cursor()
@@ -124,15 +220,15 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def _on_begin(connection: Any) -> None:
         write = connection.get_execution_options().get("roundturn_write")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-async def now(tx: Tx) -> datetime:
+def now(tx: Tx) -> datetime:
     """The database's clock."""
-    found: datetime = (await tx.execute(select(type_coerce(now_ms(), UtcMillis)))).scalar_one()
+    found: datetime = tx.execute(select(type_coerce(now_ms(), UtcMillis))).scalar_one()
     return found
 
 

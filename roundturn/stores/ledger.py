@@ -7,10 +7,10 @@ from sqlalchemy import Row, select, update
 
 from roundturn.event import NewEvent
 from roundturn.jsontext import recordable
-from roundturn.store import FINAL, Attempt, CallRow, Claim, Outcome
-from roundturn.stores.engine import Database, Tx, insert, now
+from roundturn.store import FINAL, Attempt, CallRow, Claim, OpenCall, Outcome
+from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
 from roundturn.stores.journal import append
-from roundturn.stores.tables import approvals, attempts, now_ms, tool_calls
+from roundturn.stores.tables import approvals, attempts, now_ms, sessions, tool_calls
 from roundturn.stores.turns import fence
 from roundturn.tool import Effect
 
@@ -22,74 +22,93 @@ UNKNOWN = (
 
 class SqlLedger:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
-    async def read(self, call: str) -> CallRow | None:
-        async with self._database.read() as tx:
-            row = await _row(tx, call, lock=False)
-            return None if row is None else call_row(row, bool(row.lease_live))
+    @reading
+    def read(self, tx: Tx, call: str) -> CallRow | None:
+        row = _row(tx, call, lock=False)
+        return None if row is None else call_row(row, bool(row.lease_live))
 
-    async def claim(
-        self, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
+    @reading
+    def open_call(self, tx: Tx, call: str) -> OpenCall | None:
+        row = _row(tx, call, lock=False)
+        if row is None:
+            return None
+        standing = fence(tx, row.turn, lock=False)
+        session = tx.execute(
+            select(sessions.c.agent, sessions.c.action_dir).where(sessions.c.id == row.session)
+        ).one()
+        goes_on = standing.goes_on and standing.stop_origin is None
+        return OpenCall(
+            row=call_row(row, bool(row.lease_live)),
+            goes_on=goes_on,
+            agent=session.agent,
+            action_dir=session.action_dir,
+            generation=standing.generation,
+            snapshot=standing.snapshot,
+        )
+
+    @writing
+    def claim(
+        self, tx: Tx, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
     ) -> Claim:
-        async with self._database.write() as tx:
-            turn = (await tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-            standing = await fence(tx, turn)
-            row = await _row(tx, call)
-            assert row is not None
-            if row.status in FINAL:
-                return "final"
-            if row.status == "claimed":
-                return "won" if row.owner == owner else "busy"
-            if not standing.goes_on or standing.stop_origin is not None:
-                return "stopped"
-            if grant is not None and not await _consume(tx, call, grant, digest):
-                return "ungranted"
-            await _take(tx, row, owner, lease)
-            await append(tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:64]})])
-            return "won"
+        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
+        standing = fence(tx, turn)
+        row = _row(tx, call)
+        assert row is not None
+        if row.status in FINAL:
+            return "final"
+        if row.status == "claimed":
+            return "won" if row.owner == owner else "busy"
+        if not standing.goes_on or standing.stop_origin is not None:
+            return "stopped"
+        if grant is not None and not _consume(tx, call, grant, digest):
+            return "ungranted"
+        _take(tx, row, owner, lease)
+        append(tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:64]})])
+        return "won"
 
-    async def renew(self, call: str, owner: str, lease: timedelta) -> bool:
+    @writing
+    def renew(self, tx: Tx, call: str, owner: str, lease: timedelta) -> bool:
         mine = update(tool_calls).where(
             tool_calls.c.id == call, tool_calls.c.owner == owner, tool_calls.c.status == "claimed"
         )
-        async with self._database.write() as tx:
-            return (await tx.execute(mine.values(lease_until=now_ms() + _ms(lease)))).rowcount == 1
+        return (tx.execute(mine.values(lease_until=now_ms() + _ms(lease)))).rowcount == 1
 
-    async def settle(self, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
-        async with self._database.write() as tx:
-            turn = (await tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-            standing = await fence(tx, turn)
-            row = await _row(tx, call)
-            assert row is not None
-            await _audit(tx, call, attempt)
-            if row.status in FINAL or (row.status == "claimed" and row.owner != owner):
-                return call_row(row, bool(row.lease_live))
-            return await _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+    @writing
+    def settle(self, tx: Tx, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
+        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
+        standing = fence(tx, turn)
+        row = _row(tx, call)
+        assert row is not None
+        _audit(tx, call, attempt)
+        if row.status in FINAL or (row.status == "claimed" and row.owner != owner):
+            return call_row(row, bool(row.lease_live))
+        return _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
-    async def settle_unknown(self, call: str, owner: str, attempt: Attempt) -> CallRow:
-        async with self._database.write() as tx:
-            turn = (await tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-            standing = await fence(tx, turn)
-            row = await _row(tx, call)
-            assert row is not None
-            if row.status != "claimed" or row.owner != owner or row.lease_live:
-                return call_row(row, bool(row.lease_live))
-            await _audit(tx, call, attempt)
-            outcome = Outcome("completed", UNKNOWN, is_error=True, metadata={"error_type": "outcome_unknown"})
-            return await _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+    @writing
+    def settle_unknown(self, tx: Tx, call: str, owner: str, attempt: Attempt) -> CallRow:
+        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
+        standing = fence(tx, turn)
+        row = _row(tx, call)
+        assert row is not None
+        if row.status != "claimed" or row.owner != owner or row.lease_live:
+            return call_row(row, bool(row.lease_live))
+        _audit(tx, call, attempt)
+        outcome = Outcome("completed", UNKNOWN, is_error=True, metadata={"error_type": "outcome_unknown"})
+        return _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
-    async def audit(self, call: str, attempt: Attempt) -> None:
-        async with self._database.write() as tx:
-            await _audit(tx, call, attempt)
+    @writing
+    def audit(self, tx: Tx, call: str, attempt: Attempt) -> None:
+        _audit(tx, call, attempt)
 
-    async def attempts(self, call: str) -> list[Attempt]:
+    @reading
+    def attempts(self, tx: Tx, call: str) -> list[Attempt]:
         query = select(attempts).where(attempts.c.call == call).order_by(attempts.c.started_at)
-        async with self._database.read() as tx:
-            return [
-                Attempt(row.id, row.status, row.error_type, row.started_at, row.elapsed_ms, row.grant)
-                for row in await tx.execute(query)
-            ]
+        return [
+            Attempt(row.id, row.status, row.error_type, row.started_at, row.elapsed_ms, row.grant)
+            for row in tx.execute(query)
+        ]
 
 
 def call_row(row: Row[Any], lease_live: bool) -> CallRow:
@@ -113,32 +132,32 @@ def call_row(row: Row[Any], lease_live: bool) -> CallRow:
     )
 
 
-async def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
+def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
     query = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live"))
     query = query.where(tool_calls.c.id == call)
-    return (await tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
+    return (tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
 
 
-async def _take(tx: Tx, row: Row[Any], owner: str, lease: timedelta | None) -> None:
+def _take(tx: Tx, row: Row[Any], owner: str, lease: timedelta | None) -> None:
     """A `once` call gets its owner. Another one waits no more: a turn that ends now must not say that it never ran."""
     take = update(tool_calls).where(tool_calls.c.id == row.id)
     if lease is None:
-        await tx.execute(take.values(status="requested"))
+        tx.execute(take.values(status="requested"))
     else:
-        await tx.execute(take.values(status="claimed", owner=owner, lease_until=now_ms() + _ms(lease)))
+        tx.execute(take.values(status="claimed", owner=owner, lease_until=now_ms() + _ms(lease)))
 
 
-async def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
+def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
     """A grant is used up here, for this call and these arguments; the same call may show it again (design section 6)."""
     fits = (approvals.c.id == grant, approvals.c.call == call, approvals.c.digest == digest)
     use = update(approvals).where(*fits, approvals.c.state == "approved")
-    if (await tx.execute(use.values(state="consumed", consumed_at=await now(tx)))).rowcount == 1:
+    if (tx.execute(use.values(state="consumed", consumed_at=now(tx)))).rowcount == 1:
         return True
     again = select(approvals.c.id).where(*fits, approvals.c.state == "consumed")
-    return (await tx.execute(again)).scalar_one_or_none() is not None
+    return (tx.execute(again)).scalar_one_or_none() is not None
 
 
-async def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
+def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
     plain = recordable(dict(outcome.metadata))
     settle = update(tool_calls).where(tool_calls.c.id == row.id)
     values = {
@@ -146,9 +165,9 @@ async def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms:
         "is_error": outcome.is_error,
         "output": outcome.output,
         "metadata": plain,
-        "settled_at": await now(tx),
+        "settled_at": now(tx),
     }
-    await tx.execute(settle.values(**values))
+    tx.execute(settle.values(**values))
     data = {
         "call": row.id,
         "tool": row.tool[:64],
@@ -157,13 +176,13 @@ async def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms:
         "error_type": plain.get("error_type", ""),
         "elapsed_ms": elapsed_ms,
     }
-    await append(tx, run, [NewEvent("tool.settled", data)])
-    settled = await _row(tx, row.id)
+    append(tx, run, [NewEvent("tool.settled", data)])
+    settled = _row(tx, row.id)
     assert settled is not None
     return call_row(settled, lease_live=False)
 
 
-async def _audit(tx: Tx, call: str, attempt: Attempt) -> None:
+def _audit(tx: Tx, call: str, attempt: Attempt) -> None:
     once = insert(tx, attempts).values(
         id=attempt.id,
         call=call,
@@ -173,7 +192,7 @@ async def _audit(tx: Tx, call: str, attempt: Attempt) -> None:
         elapsed_ms=attempt.elapsed_ms,
         grant=attempt.grant,
     )
-    await tx.execute(once.on_conflict_do_nothing())
+    tx.execute(once.on_conflict_do_nothing())
 
 
 def _ms(duration: timedelta) -> int:

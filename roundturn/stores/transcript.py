@@ -9,8 +9,8 @@ from sqlalchemy import func, select, update
 from roundturn import ids
 from roundturn.event import NewEvent
 from roundturn.message import AskedCall, Entry, Reply, Usage
-from roundturn.store import FINAL, Conversation, PlannedCall, StoredReply
-from roundturn.stores.engine import Database, Tx, now
+from roundturn.store import FINAL, Conversation, OpenStep, PlannedCall, StoredReply
+from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
 from roundturn.stores.ledger import call_row
 from roundturn.stores.tables import entries, sessions, tool_calls, turns
@@ -19,84 +19,109 @@ from roundturn.stores.turns import fence
 
 class SqlTranscript:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
-    async def read(self, session: str, generation: int) -> Conversation:
-        rows = select(entries).where(entries.c.session == session, entries.c.generation == generation)
-        results = select(tool_calls.c.id, tool_calls.c.output).where(
-            tool_calls.c.session == session,
-            tool_calls.c.generation == generation,
+    @reading
+    def read(self, tx: Tx, session: str, generation: int) -> Conversation:
+        return _conversation(tx, session, generation, 0)
+
+    @reading
+    def open_step(self, tx: Tx, turn: str, step: int, generation: int, seq: int) -> OpenStep | None:
+        standing = fence(tx, turn, lock=False)
+        if not standing.found:
+            return None
+        stored = _stored(tx, turn, step)
+        goes_on = standing.goes_on and standing.stop_origin is None
+        news = Conversation((), {})
+        if goes_on and stored is None:
+            after = seq if generation == standing.generation else 0
+            news = _conversation(tx, standing.session, standing.generation, after)
+        return OpenStep(stored, goes_on, standing.session, standing.generation, standing.snapshot, news)
+
+    @writing
+    def store_reply(
+        self, tx: Tx, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
+    ) -> StoredReply | None:
+        # The transcript's next place belongs to the session, whose row comes first in the lock order.
+        owner = select(sessions.c.last_seq).where(sessions.c.id == ids.session_of(turn))
+        seq = (tx.execute(owner.with_for_update(key_share=True))).scalar_one() + 1
+        standing = fence(tx, turn)
+        _charge(tx, turn, reply.usage)  # it was paid for, kept or not
+        if (known := _stored(tx, turn, step)) is not None:
+            return known
+        if not standing.goes_on:
+            return None
+        tx.execute(update(sessions).where(sessions.c.id == standing.session).values(last_seq=seq))
+        tx.execute(
+            entries.insert().values(
+                session=standing.session,
+                generation=standing.generation,
+                seq=seq,
+                role="assistant",
+                turn=turn,
+                step=step,
+                text=reply.text,
+                calls=[planned.asked.model_dump() for planned in calls],
+                finish=reply.finish,
+                model=reply.model,
+            )
+        )
+        if calls:
+            tx.execute(tool_calls.insert(), _ledger_rows(tx, standing, turn, step, calls))
+        append(tx, standing.run, _events(turn, step, reply, calls, started_at))
+        return _stored(tx, turn, step)
+
+    @writing
+    def add_usage(self, tx: Tx, turn: str, usage: Usage) -> None:
+        _charge(tx, turn, usage)
+
+
+def _conversation(tx: Tx, session: str, generation: int, after: int) -> Conversation:
+    rows = select(entries).where(
+        entries.c.session == session, entries.c.generation == generation, entries.c.seq > after
+    )
+    found = tx.execute(rows.order_by(entries.c.seq)).all()
+    results = (
+        select(tool_calls.c.id, tool_calls.c.output)
+        .join(
+            entries,
+            (entries.c.turn == tool_calls.c.turn)
+            & (entries.c.step == tool_calls.c.step)
+            & (entries.c.role == "assistant")
+            & (entries.c.generation == tool_calls.c.generation),
+        )
+        .where(
+            entries.c.session == session,
+            entries.c.generation == generation,
+            entries.c.seq > after,
             tool_calls.c.status.in_(FINAL),
         )
-        async with self._database.read() as tx:
-            found = (await tx.execute(rows.order_by(entries.c.seq))).all()
-            outputs = (await tx.execute(results)).all()
-        return Conversation(
-            entries=tuple(
-                Entry(
-                    seq=row.seq,
-                    role=row.role,
-                    turn=row.turn,
-                    step=row.step,
-                    text=row.text,
-                    calls=tuple(AskedCall(**call) for call in row.calls),
-                )
-                for row in found
-            ),
-            results={row.id: row.output for row in outputs},
-        )
-
-    async def reply(self, turn: str, step: int) -> StoredReply | None:
-        async with self._database.read() as tx:
-            return await _stored(tx, turn, step)
-
-    async def store_reply(
-        self, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
-    ) -> StoredReply | None:
-        async with self._database.write() as tx:
-            # The transcript's next place belongs to the session, whose row comes first in the lock order.
-            owner = select(sessions.c.last_seq).where(sessions.c.id == ids.session_of(turn))
-            seq = (await tx.execute(owner.with_for_update(key_share=True))).scalar_one() + 1
-            standing = await fence(tx, turn)
-            await _charge(tx, turn, reply.usage)  # it was paid for, kept or not
-            if (known := await _stored(tx, turn, step)) is not None:
-                return known
-            if not standing.goes_on:
-                return None
-            await tx.execute(update(sessions).where(sessions.c.id == standing.session).values(last_seq=seq))
-            await tx.execute(
-                entries.insert().values(
-                    session=standing.session,
-                    generation=standing.generation,
-                    seq=seq,
-                    role="assistant",
-                    turn=turn,
-                    step=step,
-                    text=reply.text,
-                    calls=[planned.asked.model_dump() for planned in calls],
-                    finish=reply.finish,
-                    model=reply.model,
-                )
+    )
+    return Conversation(
+        entries=tuple(
+            Entry(
+                seq=row.seq,
+                role=row.role,
+                turn=row.turn,
+                step=row.step,
+                text=row.text,
+                calls=tuple(AskedCall(**call) for call in row.calls),
             )
-            if calls:
-                await tx.execute(tool_calls.insert(), await _ledger_rows(tx, standing, turn, step, calls))
-            await append(tx, standing.run, _events(turn, step, reply, calls, started_at))
-            return await _stored(tx, turn, step)
-
-    async def add_usage(self, turn: str, usage: Usage) -> None:
-        async with self._database.write() as tx:
-            await _charge(tx, turn, usage)
+            for row in found
+        ),
+        results={row.id: row.output for row in tx.execute(results)},
+    )
 
 
-async def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
+def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
     query = select(entries).where(
         entries.c.turn == turn, entries.c.step == step, entries.c.role == "assistant"
     )
-    row = (await tx.execute(query.order_by(entries.c.generation.desc()).limit(1))).one_or_none()
+    row = (tx.execute(query.order_by(entries.c.generation.desc()).limit(1))).one_or_none()
     if row is None:
         return None
     calls = select(tool_calls).where(tool_calls.c.turn == turn, tool_calls.c.step == step)
-    found = (await tx.execute(calls.order_by(tool_calls.c.index))).all()
+    found = (tx.execute(calls.order_by(tool_calls.c.index))).all()
     asked = tuple(AskedCall(**call) for call in row.calls)
     return StoredReply(
         Reply(text=row.text, calls=asked, finish=row.finish, model=row.model or ""),
@@ -104,10 +129,10 @@ async def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
     )
 
 
-async def _ledger_rows(
+def _ledger_rows(
     tx: Tx, standing: Any, turn: str, step: int, calls: Sequence[PlannedCall]
 ) -> list[dict[str, Any]]:
-    at = await now(tx)
+    at = now(tx)
     return [
         {
             "id": ids.call_id(turn, step, index),
@@ -133,14 +158,14 @@ async def _ledger_rows(
     ]
 
 
-async def _charge(tx: Tx, turn: str, usage: Usage) -> None:
+def _charge(tx: Tx, turn: str, usage: Usage) -> None:
     added = {
         name: func.coalesce(turns.c[name], 0) + count
         for name, count in usage.model_dump().items()
         if count is not None
     }
     if added:
-        await tx.execute(update(turns).where(turns.c.id == turn).values(**added))
+        tx.execute(update(turns).where(turns.c.id == turn).values(**added))
 
 
 def _events(

@@ -10,7 +10,7 @@ from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, TurnState
 from roundturn.message import Usage
 from roundturn.store import Look, TurnRow
-from roundturn.stores.engine import Database, Tx, now
+from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, entries, inbox, sessions, tool_calls, turns
 from roundturn.tool import Effect
@@ -23,76 +23,74 @@ MAY_HAVE_RUN = (
 
 class SqlTurns:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
-    async def read(self, turn: str) -> TurnRow | None:
-        async with self._database.read() as tx:
-            return await _one(tx, select(turns).where(turns.c.id == turn))
+    @reading
+    def read(self, tx: Tx, turn: str) -> TurnRow | None:
+        return _one(tx, select(turns).where(turns.c.id == turn))
 
-    async def look(self, turn: str) -> Look:
+    @reading
+    def look(self, tx: Tx, turn: str) -> Look:
         # Of the calls that still wait: a long turn's settled approvals would otherwise fill its history.
         query = (
             select(approvals.c.id, approvals.c.state)
             .join(tool_calls, tool_calls.c.id == approvals.c.call)
             .where(tool_calls.c.status == "suspended")
         )
-        async with self._database.read() as tx:
-            row = await fence(tx, turn, lock=False)
-            decided = await tx.execute(query.where(approvals.c.turn == turn, approvals.c.state != "pending"))
-            return Look(row.goes_on, row.stop_origin, {item.id: item.state for item in decided})
+        row = fence(tx, turn, lock=False)
+        decided = tx.execute(query.where(approvals.c.turn == turn, approvals.c.state != "pending"))
+        return Look(row.goes_on, row.stop_origin, {item.id: item.state for item in decided})
 
-    async def last_of(self, session: str) -> TurnRow | None:
+    @reading
+    def last_of(self, tx: Tx, session: str) -> TurnRow | None:
         query = (
             select(turns).join(inbox, inbox.c.turn == turns.c.id).where(turns.c.session == session).limit(1)
         )
-        async with self._database.read() as tx:
-            opened = query.where(turns.c.state.in_(("running", "queued"))).order_by(inbox.c.id)
-            return await _one(tx, opened) or await _one(tx, query.order_by(inbox.c.id.desc()))
+        opened = query.where(turns.c.state.in_(("running", "queued"))).order_by(inbox.c.id)
+        return _one(tx, opened) or _one(tx, query.order_by(inbox.c.id.desc()))
 
-    async def request_stop(self, turn: str, origin: str) -> TurnRow | None:
-        async with self._database.write() as tx:
-            # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
-            holder = select(sessions.c.id).where(sessions.c.id == ids.session_of(turn))
-            await tx.execute(holder.with_for_update(key_share=True))
-            row = await _locked(tx, turn)
-            if row is None:
-                return None
-            if row.state in ("running", "queued") and row.stop_origin is None:
-                await tx.execute(update(turns).where(turns.c.id == turn).values(stop_origin=origin))
-                events = [
-                    NewEvent("turn.stop_requested", {"origin": origin}),
-                    *await cancel_approvals(tx, turn),
-                ]
-                if row.state == "queued":  # nothing runs: ended here, no workflow is needed
-                    events.append(
-                        await _end(tx, row, "cancelled", f"stopped by {origin} before it started", 0)
-                    )
-                await append(tx, row.run, events)
-            return await _one(tx, select(turns).where(turns.c.id == turn))
+    @writing
+    def request_stop(self, tx: Tx, turn: str, origin: str) -> TurnRow | None:
+        # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
+        holder = select(sessions.c.id).where(sessions.c.id == ids.session_of(turn))
+        tx.execute(holder.with_for_update(key_share=True))
+        row = _locked(tx, turn)
+        if row is None:
+            return None
+        if row.state in ("running", "queued") and row.stop_origin is None:
+            tx.execute(update(turns).where(turns.c.id == turn).values(stop_origin=origin))
+            events = [
+                NewEvent("turn.stop_requested", {"origin": origin}),
+                *cancel_approvals(tx, turn),
+            ]
+            if row.state == "queued":  # nothing runs: ended here, no workflow is needed
+                events.append(_end(tx, row, "cancelled", f"stopped by {origin} before it started", 0))
+            append(tx, row.run, events)
+        return _one(tx, select(turns).where(turns.c.id == turn))
 
-    async def finish(self, turn: str, state: TurnState, reason: str, steps: int) -> bool:
-        async with self._database.write() as tx:
-            row = await _locked(tx, turn)
-            if row is None or row.state != "running":
-                return False
-            events = await _settle_calls(tx, turn)
-            events += await cancel_approvals(tx, turn)
-            events.append(await _end(tx, row, state, reason, steps))
-            await append(tx, row.run, events)
-            return True
+    @writing
+    def finish(self, tx: Tx, turn: str, state: TurnState, reason: str, steps: int) -> bool:
+        row = _locked(tx, turn)
+        if row is None or row.state != "running":
+            return False
+        events = _settle_calls(tx, turn)
+        events += cancel_approvals(tx, turn)
+        events.append(_end(tx, row, state, reason, steps))
+        append(tx, row.run, events)
+        return True
 
-    async def running_since(self, older_than: timedelta, limit: int) -> list[str]:
-        async with self._database.write() as tx:
-            at = await now(tx)
-            query = (
-                select(turns.c.id)
-                .where(turns.c.state == "running", turns.c.started_at <= at - older_than)
-                .order_by(func.coalesce(turns.c.checked_at, 0), turns.c.started_at)
-                .limit(limit)
-            )
-            found = list((await tx.execute(query)).scalars())
-            await tx.execute(update(turns).where(turns.c.id.in_(found)).values(checked_at=at))
-            return found
+    @writing
+    def running_since(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
+        at = now(tx)
+        query = (
+            select(turns.c.id)
+            .where(turns.c.state == "running", turns.c.started_at <= at - older_than)
+            .order_by(func.coalesce(turns.c.checked_at, 0), turns.c.started_at)
+            .limit(limit)
+        )
+        found = list((tx.execute(query)).scalars())
+        tx.execute(update(turns).where(turns.c.id.in_(found)).values(checked_at=at))
+        return found
 
 
 class Fence:
@@ -104,27 +102,28 @@ class Fence:
         self.session: str = row.session if row else ""
         self.generation: int = row.generation if row else -1
         self.stop_origin: str | None = row.stop_origin if row else None
+        self.snapshot: str = (row.snapshot or "") if row else ""
         self.goes_on = row is not None and row.state == "running" and row.generation == row.current
 
 
-async def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
+def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
     """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
     query = (
-        select(turns, sessions.c.generation.label("current"))
+        select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
         .join(sessions, sessions.c.id == turns.c.session)
         .where(turns.c.id == turn)
     )
     if lock:
         query = query.with_for_update(of=turns, key_share=True)
-    return Fence((await tx.execute(query)).one_or_none())
+    return Fence((tx.execute(query)).one_or_none())
 
 
-async def _locked(tx: Tx, turn: str) -> Row[Any] | None:
+def _locked(tx: Tx, turn: str) -> Row[Any] | None:
     query = select(turns).where(turns.c.id == turn).with_for_update(key_share=True)
-    return (await tx.execute(query)).one_or_none()
+    return (tx.execute(query)).one_or_none()
 
 
-async def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
+def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
     """Pending and approved but unconsumed ones: after a stop nothing may begin (P47)."""
     cancel = (
         update(approvals)
@@ -132,25 +131,25 @@ async def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
         .values(state="cancelled")
         .returning(approvals.c.id)
     )
-    cancelled = (await tx.execute(cancel)).scalars().all()
+    cancelled = (tx.execute(cancel)).scalars().all()
     return [NewEvent("approval.cancelled", {"approval_id": approval}) for approval in cancelled]
 
 
-async def _end(tx: Tx, row: Row[Any], state: TurnState, reason: str, steps: int) -> NewEvent:
+def _end(tx: Tx, row: Row[Any], state: TurnState, reason: str, steps: int) -> NewEvent:
     ended = update(turns).where(turns.c.id == row.id)
-    await tx.execute(ended.values(state=state, reason=reason, steps=steps, ended_at=await now(tx)))
+    tx.execute(ended.values(state=state, reason=reason, steps=steps, ended_at=now(tx)))
     settled = "failed" if state == "failed" else "done"
-    await tx.execute(update(inbox).where(inbox.c.turn == row.id).values(state=settled))
+    tx.execute(update(inbox).where(inbox.c.turn == row.id).values(state=settled))
     return NewEvent(TERMINAL, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
 
 
-async def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
+def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
     """Every call of an ended turn has an answer, so that the session can go on (P91)."""
     query = select(tool_calls.c.id, tool_calls.c.tool, tool_calls.c.status, tool_calls.c.effect).where(
         tool_calls.c.turn == turn, tool_calls.c.status.in_(("requested", "suspended", "claimed"))
     )
     events = []
-    for call in (await tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index))).all():
+    for call in (tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index))).all():
         # A keyed call is not claimed, so that one in flight looks like one that never began.
         unknown = call.status == "claimed" or (call.status == "requested" and call.effect == Effect.KEYED)
         answer: Mapping[str, Any] = {
@@ -159,7 +158,7 @@ async def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
             "metadata": {"error_type": "outcome_unknown" if unknown else "turn_ended"},
         }
         settle = update(tool_calls).where(tool_calls.c.id == call.id)
-        await tx.execute(settle.values(**answer, is_error=True, settled_at=await now(tx)))
+        tx.execute(settle.values(**answer, is_error=True, settled_at=now(tx)))
         data = {
             "call": call.id,
             "tool": call.tool[:64],
@@ -171,8 +170,8 @@ async def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
     return events
 
 
-async def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
-    row = (await tx.execute(query)).one_or_none()
+def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
+    row = (tx.execute(query)).one_or_none()
     if row is None:
         return None
     said = (
@@ -188,7 +187,7 @@ async def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
         generation=row.generation,
         state=row.state,
         reason=row.reason,
-        text=(await tx.execute(said)).scalar_one_or_none() or "",
+        text=(tx.execute(said)).scalar_one_or_none() or "",
         steps=row.steps,
         stop_origin=row.stop_origin,
         created_at=row.created_at,

@@ -13,7 +13,9 @@ from tests.system import scenario, step, until
 
 @requirement("Q-01", "P38", "P114")
 async def test_a_heartbeat_lost_while_the_tool_lives_is_not_a_death(system: OpenSystem) -> None:
-    s = await system(scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}")))
+    s = await system(
+        scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}"))
+    )
     worker = await s.start_worker()
     turn = await s.send("go")
     await until(s.effects, "the tool")
@@ -37,8 +39,12 @@ async def test_a_heartbeat_lost_while_the_tool_lives_is_not_a_death(system: Open
 
 
 @requirement("Q-01")
-async def test_an_owner_that_wakes_after_its_lease_cannot_overwrite_the_honest_unknown(system: OpenSystem) -> None:
-    s = await system(scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}")))
+async def test_an_owner_that_wakes_after_its_lease_cannot_overwrite_the_honest_unknown(
+    system: OpenSystem,
+) -> None:
+    s = await system(
+        scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}"))
+    )
     worker = await s.start_worker()
     turn = await s.send("go")
     await until(s.effects, "the tool")
@@ -66,7 +72,9 @@ async def test_a_store_locked_for_three_seconds_is_waited_for(system: OpenSystem
     model = when == "at the model's reply"
     held = [{"kind": "hold"}] if model else []
     s = await system(
-        scenario("go", step(("note_once", {"text": "a", "gate": "open"}), faults=held), step(text="{{results}}"))
+        scenario(
+            "go", step(("note_once", {"text": "a", "gate": "open"}), faults=held), step(text="{{results}}")
+        )
     )
     await s.start_worker()
     turn = await s.send("go")
@@ -122,7 +130,9 @@ async def test_sigterm_hands_work_on_and_is_never_taken_for_a_stop(system: OpenS
 
 @requirement("P113")
 async def test_a_tool_that_ends_within_the_drain_keeps_its_result(system: OpenSystem) -> None:
-    s = await system(scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}")))
+    s = await system(
+        scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}"))
+    )
     worker = await s.start_worker()
     turn = await s.send("go")
     await until(s.effects, "the tool")

@@ -87,8 +87,12 @@ async def test_a_kill_while_a_tool_runs_is_noticed_within_seconds(system: OpenSy
 
 
 @requirement("P10", "Q-01")
-async def test_a_kill_while_the_model_answers_costs_one_more_request_and_nothing_else(system: OpenSystem) -> None:
-    s = await system(scenario("go", step(("note_once", {"text": "a"}), faults=[{"kind": "hold"}]), step(text="done")))
+async def test_a_kill_while_the_model_answers_costs_one_more_request_and_nothing_else(
+    system: OpenSystem,
+) -> None:
+    s = await system(
+        scenario("go", step(("note_once", {"text": "a"}), faults=[{"kind": "hold"}]), step(text="done"))
+    )
     worker = await s.start_worker()
     turn = await s.send("go")
     await s.model.wait(held=1)
@@ -103,7 +107,8 @@ async def test_a_kill_while_the_model_answers_costs_one_more_request_and_nothing
 @pytest.mark.parametrize("when", ["while suspended", "between verdict and resume", "after the claim"])
 async def test_a_kill_around_an_approval_runs_the_call_once(system: OpenSystem, when: str) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": "a"})), step(text="{{results}}")), policy={"ask": ["note_*"]}
+        scenario("go", step(("note_once", {"text": "a"})), step(text="{{results}}")),
+        policy={"ask": ["note_*"]},
     )
     fault = f"ledger.claim:after:{s.home / 'died'}" if when == "after the claim" else ""
     worker = await s.start_worker(fault=fault)

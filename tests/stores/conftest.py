@@ -16,7 +16,7 @@ BUSY_S = 30.0
 
 @pytest.fixture(params=["sqlite"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite+aiosqlite:///{tmp_path / 'roundturn.db'}"
+    return f"sqlite:///{tmp_path / 'roundturn.db'}"
 
 
 @pytest.fixture

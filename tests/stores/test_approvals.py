@@ -21,9 +21,9 @@ PAST = timedelta(seconds=-1)
 
 async def on_record(database: Database, approval: str) -> list[tuple[str, str, str]]:
     query = select(verdicts.c.verdict, verdicts.c.standing, verdicts.c.actor)
-    async with database.read() as tx:
-        rows = await tx.execute(query.where(verdicts.c.approval == approval).order_by(verdicts.c.id))
-        return [(row.verdict, row.standing, row.actor) for row in rows]
+    query = query.where(verdicts.c.approval == approval).order_by(verdicts.c.id)
+    rows = await database.read(lambda tx: tx.execute(query).all())
+    return [(row.verdict, row.standing, row.actor) for row in rows]
 
 
 async def state(store: Store, approval: str) -> str:
@@ -159,8 +159,7 @@ async def test_an_answer_after_the_time_is_late_and_the_row_says_expired(
 async def test_the_instant_of_expiry_is_already_too_late(store: Store, database: Database) -> None:
     turn, call = await scene.one_call(store)
     row = await scene.asked(store, turn, call)
-    async with database.write() as tx:
-        await tx.execute(update(approvals).values(expires_at=await now(tx)))
+    await database.write(lambda tx: tx.execute(update(approvals).values(expires_at=now(tx))))
     assert await scene.approve(store, row.id) == "late"
 
 

@@ -31,7 +31,7 @@ from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
 
 async def work(folder):
-    url = f"sqlite+aiosqlite:///{folder / 'x.db'}"
+    url = f"sqlite:///{folder / 'x.db'}"
     database = Database(url, 30)
     await upgrade(database)
     await database.close()
@@ -66,8 +66,7 @@ async def test_the_migrations_make_the_tables_of_the_code(database: Database) ->
     def differences(connection: Connection) -> list[Any]:
         return compare_metadata(MigrationContext.configure(connection), metadata)
 
-    async with database.read() as tx:
-        assert await tx.run_sync(differences) == []
+    assert await database.read(differences) == []
 
 
 def checks(connection: Connection) -> dict[str, list[str]]:
@@ -86,16 +85,14 @@ async def test_the_migrations_make_the_check_constraints_of_the_code(database: D
         wanted = checks(connection)
     fresh.dispose()
     assert sum(map(len, wanted.values())) > 5
-    async with database.read() as tx:
-        assert await tx.run_sync(checks) == wanted
+    assert await database.read(checks) == wanted
 
 
 @requirement("M-07")
 async def test_the_database_refuses_a_status_that_is_none(store: Store, database: Database) -> None:
     await scene.one_call(store)
     with pytest.raises(IntegrityError, match="CHECK"):
-        async with database.write() as tx:
-            await tx.execute(text("UPDATE tool_calls SET status = 'maybe'"))
+        await database.write(lambda tx: tx.execute(text("UPDATE tool_calls SET status = 'maybe'")))
 
 
 async def test_upgrading_twice_does_nothing_the_second_time(database: Database, store_url: str) -> None:
@@ -106,7 +103,7 @@ async def test_upgrading_twice_does_nothing_the_second_time(database: Database, 
 
 
 async def test_an_upgrade_says_from_where_to_where(tmp_path: Path) -> None:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'new' / 'folder' / 'x.db'}", 5)
+    database = Database(f"sqlite:///{tmp_path / 'new' / 'folder' / 'x.db'}", 5)
     assert await current(database) is None
     assert await upgrade(database) == (None, head())
     await database.close()
@@ -118,15 +115,14 @@ async def test_a_store_that_is_not_migrated_is_refused_with_what_to_do(tmp_path:
     if exists:
         path.touch()
     with pytest.raises(ConfigurationError, match="version none") as refused:
-        async with open_store(f"sqlite+aiosqlite:///{path}", tmp_path, 1):
+        async with open_store(f"sqlite:///{path}", tmp_path, 1):
             pass
     assert refused.value.hint == "run: roundturn db upgrade"
     assert path.exists() == exists, "asking makes no file"
 
 
 async def test_a_store_from_a_newer_program_is_left_alone(database: Database) -> None:
-    async with database.write() as tx:
-        await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    await database.write(lambda tx: tx.execute(text("UPDATE alembic_version SET version_num = '9999'")))
     with pytest.raises(ConfigurationError, match="9999, which this program does not know"):
         await upgrade(database)
     assert await current(database) == "9999"
@@ -138,9 +134,8 @@ async def test_eight_processes_may_open_and_upgrade_a_fresh_database_at_once(tmp
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
+    count = text("SELECT count(*), count(DISTINCT session) FROM inbox")
     for n in range(ROUNDS):
-        database = Database(f"sqlite+aiosqlite:///{tmp_path / str(n) / 'x.db'}", 5)
-        async with database.read() as tx:
-            found = await tx.execute(text("SELECT count(*), count(DISTINCT session) FROM inbox"))
-            assert tuple(found.one()) == (PROCESSES, PROCESSES)
+        database = Database(f"sqlite:///{tmp_path / str(n) / 'x.db'}", 5)
+        assert tuple(await database.read(lambda tx: tx.execute(count).one())) == (PROCESSES, PROCESSES)
         await database.close()

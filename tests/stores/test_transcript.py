@@ -6,12 +6,17 @@ from sqlalchemy import update
 
 from roundturn import ids
 from roundturn.message import Usage
-from roundturn.store import Store
+from roundturn.store import Store, StoredReply
 from roundturn.stores.engine import Database
 from roundturn.stores.tables import sessions
 from roundturn.tool import Effect
 from tests.requirements import requirement
 from tests.stores import scene
+
+
+async def reply(store: Store, turn: str) -> StoredReply | None:
+    opened = await store.transcript.open_step(turn, 0, -1, 0)
+    return opened.stored if opened else None
 
 
 async def usage(store: Store, turn: str) -> Usage:
@@ -27,7 +32,7 @@ async def test_the_first_reply_of_a_step_wins_and_later_attempts_get_it(store: S
     assert first is not None
     assert later == first
     assert (later.reply.text, [call.tool for call in later.calls]) == ("first", ["a"])
-    assert await store.transcript.reply(turn, 0) == first
+    assert await reply(store, turn) == first
     assert len((await store.transcript.read(ids.session_of(turn), 0)).entries) == 2
 
 
@@ -63,7 +68,7 @@ async def test_a_reply_for_an_ended_turn_is_not_stored_but_its_cost_is(store: St
     turn = await scene.running_turn(store)
     await store.turns.finish(turn, "cancelled", "", 1)
     assert await scene.step(store, turn, scene.planned(Effect.ONCE), usage=Usage(input_tokens=5)) is None
-    assert await store.transcript.reply(turn, 0) is None
+    assert await reply(store, turn) is None
     assert await store.ledger.read(ids.call_id(turn, 0, 0)) is None
     assert (await usage(store, turn)).input_tokens == 5
     assert (await scene.events(store, turn))[-1] == "turn.ended"
@@ -71,8 +76,7 @@ async def test_a_reply_for_an_ended_turn_is_not_stored_but_its_cost_is(store: St
 
 async def test_a_reply_for_another_generation_is_not_stored(store: Store, database: Database) -> None:
     turn = await scene.running_turn(store)
-    async with database.write() as tx:
-        await tx.execute(update(sessions).values(generation=1))
+    await database.write(lambda tx: tx.execute(update(sessions).values(generation=1)))
     assert await scene.step(store, turn, text="stale") is None
     assert len((await store.transcript.read(ids.session_of(turn), 0)).entries) == 1
 
@@ -84,7 +88,7 @@ async def test_results_stand_in_call_order_whichever_came_first(store: Store) ->
     calls = [ids.call_id(turn, 0, n) for n in range(12)]
     for call in reversed(calls):
         await store.ledger.settle(call, "o", scene.outcome(f"of {call}"), scene.attempt(call[-30:]))
-    stored = await store.transcript.reply(turn, 0)
+    stored = await reply(store, turn)
     assert stored is not None
     assert [call.id for call in stored.calls] == calls
     assert [call.output for call in stored.calls] == [f"of {call}" for call in calls]

@@ -38,10 +38,7 @@ async def current(database: Database) -> str | None:
     """The version of the store, None when it is empty or the file is not there."""
     if database.path is not None and not Path(database.path).exists():
         return None
-    async with database.read() as tx:
-        return await tx.run_sync(
-            lambda connection: MigrationContext.configure(connection).get_current_revision()
-        )
+    return await database.read(lambda tx: MigrationContext.configure(tx).get_current_revision())
 
 
 async def upgrade(database: Database) -> tuple[str | None, str]:
@@ -54,13 +51,12 @@ async def upgrade(database: Database) -> tuple[str | None, str]:
                 f"the store's directory cannot be made: {fault}", "choose another home or database_url"
             ) from None
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    async with database.write() as tx:
-        if not database.is_sqlite:
-            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-        return await tx.run_sync(_upgrade)
+    return await database.write(_upgrade)
 
 
 def _upgrade(connection: Connection) -> tuple[str | None, str]:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
     context: Any = MigrationContext.configure(connection)
     before: str | None = context.get_current_revision()
     if before is not None and before not in _known():
