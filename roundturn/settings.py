@@ -60,6 +60,7 @@ class Settings(BaseSettings):
     heartbeat_timeout_s: float = Field(default=4, ge=1, le=YEAR_S)
     workflow_task_timeout_s: float = Field(default=3, ge=1, le=YEAR_S)
     reconcile_interval_s: float = Field(default=10, ge=1, le=YEAR_S)
+    workflow_sandbox: bool = False  # tests turn it on: it refuses workflow code that would not replay
     drain_s: float = Field(default=10, ge=0, le=YEAR_S)
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 

@@ -234,6 +234,7 @@ async def open_system(
             "allow_unverified_verdicts": True,
             "policy": {"allow": ["*"]},
             "reconcile_interval_s": 2,
+            "workflow_sandbox": True,
             **changed,
         }
         settings = settings_module.load(**given)

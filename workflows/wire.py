@@ -7,6 +7,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from roundturn.errors import Unavailable
@@ -16,12 +17,15 @@ from roundturn.settings import Settings
 PASSED_THROUGH = ("roundturn", "activities", "structlog", "rfc8785")
 
 
-def plugin() -> SimplePlugin:
+def plugin(*, sandboxed: bool) -> SimplePlugin:
+    """`sandboxed`: the runner that refuses what is not deterministic; tests keep it, production saves its cost."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return SimplePlugin(
         "roundturn",
         data_converter=pydantic_data_converter,
-        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions)
+        if sandboxed
+        else UnsandboxedWorkflowRunner(),
     )
 
 
@@ -38,7 +42,7 @@ async def connect(settings: Settings) -> Client:
         config = ClientConfig.load_client_connect_config()
     address = config.setdefault("target_host", "localhost:7233")
     try:
-        return await Client.connect(**config, plugins=[plugin()])
+        return await Client.connect(**config, plugins=[plugin(sandboxed=settings.workflow_sandbox)])
     except (RPCError, RuntimeError, OSError) as fault:
         raise Unavailable(
             f"no Temporal server answers at {address}",

@@ -34,8 +34,9 @@ async def test_histories_with_approvals_stops_and_parallel_calls_replay(system: 
     await s.workflow_closed(f"session/{session}")
     histories = [await s.history(turn) for turn in turns]
     histories.append(await s.temporal.get_workflow_handle(f"session/{session}").fetch_history())
-    replayer = Replayer(workflows=[Session, Turn], plugins=[plugin()])
-    for history in histories:
-        again = WorkflowHistory.from_json(history.workflow_id, history.to_json())
-        result = await replayer.replay_workflow(again)
-        assert result.replay_failure is None
+    for sandboxed in (True, False):
+        replayer = Replayer(workflows=[Session, Turn], plugins=[plugin(sandboxed=sandboxed)])
+        for history in histories:
+            again = WorkflowHistory.from_json(history.workflow_id, history.to_json())
+            result = await replayer.replay_workflow(again)
+            assert result.replay_failure is None
