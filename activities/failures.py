@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from roundturn.errors import ModelUnavailable, RoundturnError, Unavailable
+from roundturn.errors import ConfigurationError, ModelUnavailable, RoundturnError, Unavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,8 +25,10 @@ def translated(fault: Exception) -> ApplicationError:
         return ApplicationError(
             fault.detail, type="ModelUnavailable", next_retry_delay=_delay(fault.retry_after)
         )
-    if isinstance(fault, Unavailable):
-        return ApplicationError(fault.detail, type="Unavailable")
+    if isinstance(
+        fault, Unavailable | ConfigurationError
+    ):  # a store that became read-only is waited for, too
+        return ApplicationError(fault.detail, type=type(fault).__name__)
     if isinstance(fault, RoundturnError):
         return ApplicationError(fault.detail, type=type(fault).__name__, non_retryable=True)
     return ApplicationError(f"{type(fault).__name__}: {fault}"[:500], type="Defect", non_retryable=True)

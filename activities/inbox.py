@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.conversation import Snapshots
 from activities.failures import translating
+from activities.snapshots import Snapshots
 from roundturn.agent import Snapshot
 from roundturn.errors import ConfigurationError
 from roundturn.store import Store
@@ -37,11 +37,13 @@ class TakenItem(BaseModel, frozen=True):
 class InboxActivities:
     """`freeze` builds the snapshot of an agent by name; raises `ConfigurationError` when there is none."""
 
-    def __init__(self, store: Store, freeze: Callable[[str], Snapshot], options: CallOptions) -> None:
+    def __init__(
+        self, store: Store, snapshots: Snapshots, freeze: Callable[[str], Snapshot], options: CallOptions
+    ) -> None:
         self._store = store
         self._freeze = freeze
         self._options = options
-        self._snapshots = Snapshots(store.sessions)
+        self._snapshots = snapshots
 
     @activity.defn
     @translating

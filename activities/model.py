@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
@@ -10,11 +10,13 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.conversation import Snapshots, Talks
 from activities.failures import translating
 from activities.heartbeat import beating
+from activities.snapshots import Snapshots
+from activities.transcripts import Transcripts
 from roundturn import ids
 from roundturn.errors import ModelRefused, ModelUnavailable
+from roundturn.event import NewEvent
 from roundturn.jsontext import NotJson, cut, parse_object
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
@@ -23,6 +25,9 @@ from roundturn.store import FINAL, PlannedCall, Store, StoredReply, insist
 from roundturn.tool import Effect
 
 SHOWN_BYTES = 160
+LONGEST_WAIT_S = (
+    3 * 3600.0
+)  # beyond this the turn ends and says until when; a header must not park it for a century
 LONG_WAIT_S = 60.0  # a wait beyond this is the workflow's timer, where a stop can end it (P13)
 REASON_BYTES = 300
 
@@ -73,6 +78,7 @@ class ModelActivities:
         store: Store,
         model: ModelPort,
         registry: ToolRegistry,
+        snapshots: Snapshots,
         mask: Callable[[Any], Any],
         clock: Callable[[], datetime],
     ) -> None:
@@ -81,8 +87,8 @@ class ModelActivities:
         self._registry = registry
         self._mask = mask
         self._clock = clock
-        self._snapshots = Snapshots(store.sessions)
-        self._talks = Talks()
+        self._snapshots = snapshots
+        self._transcripts = Transcripts()
 
     @activity.defn
     @translating
@@ -98,23 +104,31 @@ class ModelActivities:
                 return ModelOutcome(kind="refused", reason=cut(f"{fault.kind}: {fault.detail}", REASON_BYTES))
             except ModelUnavailable as fault:
                 wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
+                if wait_s > LONGEST_WAIT_S:
+                    asked = f"the endpoint asked to wait {wait_s:.0f} s, longer than {LONGEST_WAIT_S:.0f} s: {fault.detail}"
+                    return ModelOutcome(kind="refused", reason=cut(f"limited: {asked}", REASON_BYTES))
                 if wait_s > LONG_WAIT_S:
+                    until = self._clock() + timedelta(seconds=wait_s)
+                    limited = NewEvent(
+                        "model.limited", {"turn": at.turn, "until": until.isoformat(timespec="seconds")}
+                    )
+                    await self._store.journal.append(at.turn, [limited])
                     return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
                 raise
 
     async def _call(self, at: ModelStep) -> ModelOutcome:
-        known = self._talks.known(ids.session_of(at.turn))
+        known = self._transcripts.known(ids.session_of(at.turn))
         opened = await self._store.transcript.open_step(at.turn, at.step, known.generation, known.seq)
         if opened is None:
             return ModelOutcome(kind="fenced")
         if opened.stored is not None:
             return _outcome(opened.stored)
-        if not opened.goes_on:
+        if not opened.may_begin:
             return ModelOutcome(kind="fenced")
         snapshot = await self._snapshots.get(opened.snapshot)
         request = ModelRequest(
             model=snapshot.model,
-            messages=self._talks.heard(opened, known, snapshot.agent.prompt),
+            messages=self._transcripts.heard(opened, known, snapshot.agent.prompt),
             tools=snapshot.tools,
         )
         started = self._clock()

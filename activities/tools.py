@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +11,9 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.conversation import Snapshots
 from activities.failures import shutting_down, translating
 from activities.heartbeat import beating
+from activities.snapshots import Snapshots
 from roundturn import ids
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
 from roundturn.jsontext import NotJson, parse_object
@@ -32,18 +33,18 @@ class ToolStep(BaseModel, frozen=True):
 
 
 class ToolOutcome(BaseModel, frozen=True):
-    """The result itself is in the ledger. `suspended`: wait for a person until `expires_at` (RFC 3339)."""
+    """The result itself is in the ledger. `suspended`: wait for a person until `expires_at`."""
 
     status: Literal["completed", "denied", "suspended", "fenced"]
     approval_id: str = ""
-    expires_at: str = ""
+    expires_at: datetime | None = None
 
 
 class ToolActivities:
-    def __init__(self, store: Store, registry: ToolRegistry) -> None:
+    def __init__(self, store: Store, registry: ToolRegistry, snapshots: Snapshots) -> None:
         self._store = store
         self._registry = registry
-        self._snapshots = Snapshots(store.sessions)
+        self._snapshots = snapshots
 
     @activity.defn
     @translating
@@ -61,7 +62,7 @@ class ToolActivities:
         row = opened.row
         if row.status in FINAL:
             return ToolOutcome(status="denied" if row.status == "denied" else "completed")
-        if not opened.goes_on:
+        if not opened.may_begin:
             return ToolOutcome(status="fenced")
         ctx = await self._context(opened, step.grant)
         result = await self._uninterrupted(ctx)
@@ -71,11 +72,10 @@ class ToolActivities:
             status=result.status,
             error_type=result.metadata.get("error_type", ""),
         )
-        return ToolOutcome(
-            status=result.status,
-            approval_id=str(result.metadata.get("approval_id", "")),
-            expires_at=str(result.metadata.get("expires_at", "")),
-        )
+        if result.suspension is None:
+            return ToolOutcome(status=result.status)
+        waits = result.suspension
+        return ToolOutcome(status="suspended", approval_id=waits.approval, expires_at=waits.expires_at)
 
     async def _context(self, opened: OpenCall, grant: str | None) -> CallContext:
         row = opened.row

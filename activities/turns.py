@@ -1,15 +1,12 @@
 """Short SQL for a Turn: what a wake-up meant, a signalled verdict, an expiry, the end."""
 
-from collections.abc import Callable
-from typing import Any
-
 import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
 from activities.failures import translating
 from roundturn import ids
-from roundturn.approval import SignalledVerdict
+from roundturn.approval import Answer, SignalledVerdict
 from roundturn.event import TurnState
 from roundturn.store import Store
 
@@ -17,11 +14,18 @@ log = structlog.get_logger()
 
 
 class Look(BaseModel, frozen=True):
-    """`decided`: ids of this turn's approvals that are no longer pending."""
+    """`decided`: those of the approvals asked about that are no longer pending."""
 
     running: bool
     stop_origin: str | None
     decided: tuple[str, ...]
+
+
+class LookAt(BaseModel, frozen=True):
+    """`waiting`: the approvals that the turn waits for."""
+
+    turn: str
+    waiting: tuple[str, ...]
 
 
 class Ending(BaseModel, frozen=True):
@@ -40,8 +44,8 @@ class TurnActivities:
 
     @activity.defn
     @translating
-    async def look(self, turn: str) -> Look:
-        seen = await self._store.turns.look(turn)
+    async def look(self, at: LookAt) -> Look:
+        seen = await self._store.turns.look(at.turn, at.waiting)
         return Look(running=seen.running, stop_origin=seen.stop_origin, decided=tuple(seen.decided))
 
     @activity.defn
@@ -52,15 +56,8 @@ class TurnActivities:
         if not self._allow_unverified:
             bound.warning("verdict.refused", why="unverified verdicts are off (allow_unverified_verdicts)")
             return
-        outcome = await self._store.approvals.decide(
-            offer.approval_id,
-            offer.verdict,
-            offer.actor or "unnamed",
-            claimed=True,
-            via="signal",
-            note=None,
-            digest=None,
-        )
+        answer = Answer(offer.verdict, offer.actor or "unnamed", unverified=True, via="signal")
+        outcome = await self._store.approvals.decide(offer.approval_id, answer)
         bound.info("verdict.offered", verdict=offer.verdict, standing=outcome.standing)
 
     @activity.defn
@@ -84,9 +81,3 @@ class TurnActivities:
             steps=ending.steps,
             first=first,
         )
-
-
-def activity_methods(owner: Any) -> list[Callable[..., Any]]:
-    """The methods of `owner` that are activities, for the worker."""
-    found = (getattr(owner, name) for name in dir(owner) if not name.startswith("__"))
-    return [method for method in found if hasattr(method, "__temporal_activity_definition")]

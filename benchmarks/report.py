@@ -196,12 +196,14 @@ async def opened(folder: Path) -> AsyncIterator[Run]:
                 [python, "-m", "benchmarks.product"], folder / "ours.log", _environment(settings)
             )
         )
+        workdir = folder / settings_module.WORK
+        workdir.mkdir(exist_ok=True)
         async with open_client(settings) as client:
             plain = await Temporal.connect(settings.temporal_address)
             yield Run(
                 FloorSystem(plain, messages, theirs.pid, local=False),
                 FloorSystem(plain, messages, theirs.pid, local=True),
-                Roundturn(client, temporal, ours.pid, folder),
+                Roundturn(client, temporal, ours.pid, workdir),
             )
 
 

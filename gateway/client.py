@@ -1,26 +1,32 @@
 """What people and programs ask of Roundturn: each call commits a row and then rings, or reads rows."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Literal, get_args
 
 import structlog
 
 from roundturn import ids
-from roundturn.approval import ApprovalRow, Verdict, VerdictOutcome
+from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
 from roundturn.errors import Refused, Unavailable, UsageError
 from roundturn.event import TERMINAL, RunEvent
-from roundturn.settings import Settings
-from roundturn.store import Accepted, SessionRow, Store, TurnRow
+from roundturn.settings import WORK, Settings
+from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
 
 WAITS_FOR_STORE_S = 30.0  # a person's command waits for a locked store, it does not fail on it (P117)
 PAGE = 500
 FOLLOW_S = 0.15  # SQLite tells nobody of a commit; this is how late a follower may be
+LOOK_S = 0.05
 CONNECT_S = 10.0
+MOST_WAITS = 100  # that a list of sessions counts
+EVERY_STATE: tuple[State, ...] = get_args(State)
 
 log = structlog.get_logger()
 
@@ -33,8 +39,30 @@ class Sent:
     rung: bool
 
 
+@dataclass(frozen=True)
+class SessionOverview:
+    """`turn`: the running one, else the next, else the latest. `waits`: its requests that wait for a person."""
+
+    row: SessionRow
+    turn: TurnRow | None
+    waits: int
+    title: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """An approval with what surrounds it: where the call would work, and its row in the ledger."""
+
+    row: ApprovalRow
+    cwd: str
+    call: CallRow | None
+
+
 class Client:
-    """One store, one doorbell. Every method may be repeated."""
+    """One store, one doorbell. Every method may be repeated.
+
+    `store` is for programs on the same machine that look deeper than a person does; the commands do not use it.
+    """
 
     def __init__(self, settings: Settings, store: Store, doorbell: Doorbell | None) -> None:
         self._settings = settings
@@ -44,16 +72,62 @@ class Client:
     async def open_session(
         self, agent: str, workdir: Path | None, client_key: str | None = None
     ) -> SessionRow:
-        """`workdir` becomes the action directory; without one the session gets its own under the home."""
+        """`workdir` becomes the action directory; without one the session gets its own under the home.
+
+        Raises `UsageError` for a key that is not usable, for a `workdir` that is no directory, and for one
+        in which tools would see the home's own files.
+        """
         if client_key is not None and not ids.is_foreign_key(client_key):
             raise UsageError(
                 f"session key {client_key!r} is not usable", "use letters, digits and _ . : - (200 at most)"
             )
-        home = self._settings.home
-        if workdir is not None and not workdir.is_dir():
-            raise UsageError(f"{workdir} is not a directory", "create it or choose another --workdir")
-        action_dir = str(workdir.resolve()) if workdir else str(home / "work" / "{session}")
+        work = self._settings.home / WORK
+        action_dir = str(self._usable(workdir, work)) if workdir else str(work / "{session}")
         return await self.store.sessions.open(agent, action_dir, client_key)
+
+    def _usable(self, workdir: Path, work: Path) -> Path:
+        """The home holds the store, logs and blobs. A directory around it may be used: tools refuse the home in it."""
+        if not workdir.is_dir():
+            raise UsageError(f"{workdir} is not a directory", "create it or choose another --workdir")
+        found, home = workdir.resolve(), self._settings.home.resolve()
+        if found.is_relative_to(home) and not found.is_relative_to(work.resolve()):
+            raise UsageError(
+                f"{workdir} is inside {home}, where the state of Roundturn lives",
+                f"choose a --workdir outside of it or under {work}, or leave it out",
+            )
+        return found
+
+    async def find_session(self, target: str) -> SessionRow:
+        """By its id, or by a beginning of it that is unique. Raises `UsageError`."""
+        session = await self._full(target)
+        found = await self.store.sessions.read(session)
+        if found is None:
+            raise UsageError(f"there is no session {session}", "start one with: roundturn run TEXT")
+        return found
+
+    async def _full(self, target: str) -> str:
+        """A session (`s_…`) or run (`s_…/N`) from a beginning of its id that is unique."""
+        begin, slash, n = target.strip().partition("/")
+        if ids.is_session_id(begin):
+            return begin + slash + n
+        begin = begin if begin.startswith("s_") else f"s_{begin}"
+        found = await self.store.sessions.page(begin, 2) if len(begin) > len("s_") else []
+        if len(found) != 1:
+            what = "no session" if not found else "more than one session"
+            raise UsageError(f"{what} begins with {target}", "see: roundturn sessions")
+        return found[0].id + slash + n
+
+    async def overview(self, limit: int) -> list[SessionOverview]:
+        """Newest first."""
+        return [await self._seen(row) for row in await self.store.sessions.page("", limit)]
+
+    async def _seen(self, row: SessionRow) -> SessionOverview:
+        turn = await self.store.turns.last_of(row.id)
+        running = turn is not None and turn.state == "running"
+        waits = await self.approvals("pending", turn.id, MOST_WAITS) if turn and running else []
+        first = await self.store.journal.read(ids.turn_id(row.id, 1), 0, 1)
+        title = str(first[0].data.get("text", "")) if first else ""
+        return SessionOverview(row, turn, len(waits), title)
 
     async def send(self, session: str, text: str, key: str | None = None) -> Sent:
         if not text.strip():
@@ -78,7 +152,7 @@ class Client:
         return True
 
     async def stop(self, target: str, origin: str) -> TurnRow:
-        """A session's running or next turn, or the turn named; what ended already is returned as it is."""
+        """What `find_turn` finds; what ended already is returned as it is."""
         turn = await self.find_turn(target)
         stopped = await self.store.turns.request_stop(turn.id, origin)
         assert stopped is not None
@@ -87,6 +161,11 @@ class Client:
         return stopped
 
     async def find_turn(self, target: str) -> TurnRow:
+        """A session's running turn, else its next, else its latest, or the turn named (`s_…/N`).
+
+        By beginnings as `find_session` takes them. Raises `UsageError`.
+        """
+        target = await self._full(target)
         found = await (self.store.turns.read(target) if "/" in target else self.store.turns.last_of(target))
         if found is None:
             raise UsageError(f"there is no session or run {target}", "a session is s_… and a run is s_…/N")
@@ -100,6 +179,32 @@ class Client:
             raise UsageError(f"{what} begins with {prefix}", "see: roundturn approvals list")
         return found[0]
 
+    async def approvals(
+        self, state: State | Literal["all"], turn: str | None, limit: int
+    ) -> list[ApprovalRow]:
+        """Oldest first."""
+        states = EVERY_STATE if state == "all" else (state,)
+        return await self.store.approvals.page(states, turn, limit)
+
+    async def approval_with_call(self, prefix: str) -> Question:
+        row = await self.find_approval(prefix)
+        session = await self.store.sessions.read(row.session)
+        call = await self.store.ledger.read(row.call)
+        return Question(row, session.action_dir if session else "", call)
+
+    async def picked_up(self, approval: str, limit: timedelta) -> timedelta | None:
+        """How long after its decision the run went on; None when that was not seen within `limit`."""
+        began = time.monotonic()
+        while (waited := timedelta(seconds=time.monotonic() - began)) < limit:
+            row = await self.store.approvals.read(approval)
+            if row is not None and row.consumed_at is not None and row.decided_at is not None:
+                return row.consumed_at - row.decided_at
+            call = await self.store.ledger.read(row.call) if row is not None else None
+            if call is None or call.status != "suspended":
+                return waited
+            await asyncio.sleep(LOOK_S)
+        return None
+
     async def decide(
         self, approval: str, verdict: Verdict, actor: str, note: str | None = None, digest: str | None = None
     ) -> VerdictOutcome:
@@ -109,7 +214,8 @@ class Client:
                 "verdicts without a token are not accepted here",
                 "set ROUNDTURN_ALLOW_UNVERIFIED_VERDICTS=true where everybody on this machine may approve",
             )
-        outcome = await self.store.approvals.decide(approval, verdict, actor, True, "cli", note, digest)
+        answer = Answer(verdict, actor, unverified=True, via="cli", note=note, digest=digest)
+        outcome = await self.store.approvals.decide(approval, answer)
         if outcome.standing in ("decided", "repeated", "late") and outcome.row is not None:
             await self._wake(outcome.row.turn)
         return outcome
@@ -120,6 +226,13 @@ class Client:
                 await self._doorbell.wake(turn)
         except Unavailable as fault:  # the row is committed; the reconciler wakes the turn
             log.warning("doorbell.unheard", turn=turn, why=fault.detail)
+
+    async def events(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
+        """The run's events behind the offset `after` that are there now."""
+        while page := await self.store.journal.read(run, after, PAGE):
+            for event in page:
+                yield event
+            after = page[-1].offset
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events from `after` on, as they come, until its turn has ended."""

@@ -18,7 +18,7 @@ DECIDED: dict[Verdict, State] = {"approve": "approved", "deny": "denied"}
 class ApprovalRow:
     """One request. `arguments` are what a person sees; `digest` binds the exact ones, with session, call and tool.
 
-    `rule`, `layer`, `reason`: who asked for a person and why. `claimed`: the actor's name was not verified.
+    `rule`, `layer`, `reason`: who asked for a person and why. `unverified`: nobody checked the actor's name.
     `consumed_at` is set by the transaction that claims the call for running.
     """
 
@@ -40,15 +40,28 @@ class ApprovalRow:
     created_at: datetime
     expires_at: datetime
     actor: str | None = None
-    claimed: bool = False
+    unverified: bool = False
     note: str | None = None
     decided_at: datetime | None = None
     consumed_at: datetime | None = None
 
 
-Standing = Literal[
-    "decided", "repeated", "contradicted", "late", "cancelled", "unknown", "refused", "changed"
-]
+@dataclass(frozen=True)
+class Answer:
+    """What somebody said to a request. `via`: the way it came. `digest`: of what the person was shown, or its beginning.
+
+    `unverified`: nobody checked that the actor is who they say. A `note` goes to the model with a refusal.
+    """
+
+    verdict: Verdict
+    actor: str
+    unverified: bool
+    via: str
+    note: str | None = None
+    digest: str | None = None
+
+
+Standing = Literal["decided", "repeated", "contradicted", "late", "cancelled", "unknown", "changed"]
 
 
 @dataclass(frozen=True)

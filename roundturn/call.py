@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -53,12 +54,23 @@ class CallContext:
         return replace(self, **changes)
 
 
+OUTCOME_UNKNOWN = "outcome_unknown"  # it may have run; nobody can tell, and it is not run again
+
+
+class Suspension(BaseModel, frozen=True):
+    """What a suspended call waits for, and until when at the longest."""
+
+    approval: str
+    expires_at: datetime
+
+
 class ToolExecutionResult(BaseModel, frozen=True):
     """What the chain returns: one of three statuses, built only by the factories (M-07)."""
 
     status: Status
     result: ToolResult
     metadata: dict[str, Any] = {}
+    suspension: Suspension | None = None
 
     @classmethod
     def completed(cls, result: ToolResult, **metadata: Any) -> "ToolExecutionResult":
@@ -79,11 +91,22 @@ class ToolExecutionResult(BaseModel, frozen=True):
         )
 
     @classmethod
-    def suspended(cls, approval: str, **metadata: Any) -> "ToolExecutionResult":
-        """Waits for a person; the turn pauses and calls again with the grant (M-09)."""
-        return cls(
-            status="suspended", result=ToolResult(output=""), metadata={"approval_id": approval, **metadata}
+    def unknown(cls, why: str) -> "ToolExecutionResult":
+        """Begun and not known to have ended (design section 1, decision 5)."""
+        return cls.failed(
+            f"Outcome unknown: {why} It may have run; look before doing it again.", OUTCOME_UNKNOWN
         )
+
+    @classmethod
+    def stopping(cls) -> "ToolExecutionResult":
+        """Refused because a stop of the turn was accepted (I-02)."""
+        return cls.denied("Not run: the turn is being stopped.", "turn_stopping")
+
+    @classmethod
+    def suspended(cls, approval: str, expires_at: datetime) -> "ToolExecutionResult":
+        """Waits for a person; the turn pauses and calls again with the grant (M-09)."""
+        waits = Suspension(approval=approval, expires_at=expires_at)
+        return cls(status="suspended", result=ToolResult(output=""), suspension=waits)
 
 
 Next = Callable[[CallContext], Awaitable[ToolExecutionResult]]

@@ -17,13 +17,13 @@ class BrokenPairing(RoundturnError):
 
 
 def request_messages(prompt: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of one request: the prompt and the talk. Raises `BrokenPairing`."""
+    """The messages of one request: the prompt and the transcript. Raises `BrokenPairing`."""
     whole: list[dict[str, Any]] = [{"role": "system", "content": prompt}, *messages]
     check_pairing(whole)
     return whole
 
 
-def talk_messages(entries: Sequence[Entry], results: Mapping[str, str]) -> list[dict[str, Any]]:
+def transcript_messages(entries: Sequence[Entry], results: Mapping[str, str]) -> list[dict[str, Any]]:
     """Entries in the wire shape; `results` maps call ids to what the model reads.
 
     A call without a result in a turn that is over was interrupted; the model is told so (P91).

@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-EVENTS_VERSION = "1.0.0"  # additions are optional, so that an older reader parses newer events (J-06)
-
 Type = Literal[
     "message.accepted",
     "turn.started",
     "step.started",
     "model.replied",
+    "model.limited",
     "tool.requested",
     "tool.started",
     "tool.settled",

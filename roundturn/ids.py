@@ -42,10 +42,6 @@ def call_id(turn: str, step: int, index: int) -> str:
     return f"{turn}.{step}.{index}"
 
 
-def event_id(run: str, offset: int) -> str:
-    return f"{run}-evt-{offset}"
-
-
 def session_workflow(session: str) -> str:
     return f"session/{session}"
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-Role = Literal["user", "assistant", "note"]  # a note is ours to the model, sent as a user message
+Role = Literal["user", "assistant"]
 
 
 class AskedCall(BaseModel, frozen=True):

@@ -14,7 +14,6 @@ class ModelRequest:
     model: str
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]]
-    max_tokens: int | None = None
 
 
 class ModelPort(Protocol):

@@ -24,6 +24,7 @@ FILE_NAME = "roundturn.toml"
 PREFIX = "ROUNDTURN_"
 YEAR_S = 366 * 24 * 3600
 NESTED = (f"{PREFIX}POLICY",)  # ROUNDTURN_POLICY__DENY and its like
+WORK = "work"  # the folder of the home that holds the sessions' own action directories; the rest is state
 DEV_FILE = "dev.json"  # the addresses of a running `roundturn dev`, inside the home
 
 

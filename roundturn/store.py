@@ -1,11 +1,14 @@
-"""The ports of the store: each method is one transaction, idempotent, and says what it found."""
+"""The ports of the store: each method is one transaction that says what it found.
+
+Repeated, because nobody heard whether it committed, it changes nothing more, unless its own words say otherwise.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
-from roundturn.approval import ApprovalRow, Verdict, VerdictOutcome
+from roundturn.approval import Answer, ApprovalRow, VerdictOutcome
 from roundturn.errors import Unavailable
 from roundturn.event import NewEvent, RunEvent, TurnState
 from roundturn.message import AskedCall, Entry, Reply, Usage
@@ -39,7 +42,6 @@ class Taken:
     """The inbox row that a session works on; the same again until its turn has ended."""
 
     turn: str
-    generation: int
 
 
 @dataclass(frozen=True)
@@ -148,12 +150,11 @@ Claim = Literal["won", "final", "busy", "stopped", "ungranted"]
 class OpenCall:
     """All that running a call needs, read at one moment; `snapshot` is the digest of the session's.
 
-    `goes_on`: its turn runs and no stop was accepted.
+    `may_begin`: its turn runs and no stop was accepted.
     """
 
     row: CallRow
-    goes_on: bool
-    agent: str
+    may_begin: bool
     action_dir: str
     generation: int
     snapshot: str
@@ -171,12 +172,12 @@ class Conversation:
 class OpenStep:
     """All that a model call needs, read at one moment; `snapshot` is the digest of the session's.
 
-    `stored`: the reply is there already. `goes_on`: the turn runs and no stop was accepted. `news`: the
+    `stored`: the reply is there already. `may_begin`: the turn runs and no stop was accepted. `news`: the
     entries after the one that the caller had, or all when it had another generation's.
     """
 
     stored: StoredReply | None
-    goes_on: bool
+    may_begin: bool
     session: str
     generation: int
     snapshot: str
@@ -185,7 +186,7 @@ class OpenStep:
 
 class Sessions(Protocol):
     async def open(self, agent: str, action_dir: str, client_key: str | None = None) -> SessionRow:
-        """A new session; with a `client_key` that is known, the session it made then."""
+        """A new session; with a `client_key` that is known, the session it made then. Repeated without one, a second."""
 
     async def read(self, session: str) -> SessionRow | None: ...
 
@@ -203,7 +204,10 @@ class Sessions(Protocol):
 
 class Inbox(Protocol):
     async def accept(self, session: str, text: str, key: str | None = None) -> Accepted | None:
-        """Commits a message and its turn id; None when there is no such session."""
+        """Commits a message and its turn id; None when there is no such session.
+
+        With a `key` that is known, what was accepted then; repeated without one, a second message.
+        """
 
     async def should_ring(self, turn: str) -> bool:
         """Read after the commit: False only while an older untaken row is marked as rung (design section 1)."""
@@ -211,10 +215,13 @@ class Inbox(Protocol):
     async def mark_rung(self, turn: str) -> None: ...
 
     async def take(self, session: str) -> Taken | None:
-        """The row this session already claimed, else the oldest: its turn is running, its text in the transcript."""
+        """The row this session already took, else the oldest: its turn is running, its text in the transcript.
+
+        A read, and a write transaction after it only when something waits.
+        """
 
     async def count_start(self, turn: str) -> int:
-        """How often a start of this turn's workflow has failed, this time included."""
+        """How often a start of this turn's workflow has failed, this time included; repeated, it counts again."""
 
     async def untaken(self, older_than: timedelta, limit: int) -> list[str]:
         """Sessions with work that waits; the reconciler rings for them."""
@@ -223,7 +230,8 @@ class Inbox(Protocol):
 class Turns(Protocol):
     async def read(self, turn: str) -> TurnRow | None: ...
 
-    async def look(self, turn: str) -> Look: ...
+    async def look(self, turn: str, waiting: Sequence[str]) -> Look:
+        """`waiting`: the approvals asked about; those no longer pending are in the answer."""
 
     async def last_of(self, session: str) -> TurnRow | None:
         """The running turn, else the oldest queued, else the latest."""
@@ -242,18 +250,17 @@ class Turns(Protocol):
 
 
 class Transcript(Protocol):
-    async def read(self, session: str, generation: int) -> Conversation: ...
-
     async def open_step(self, turn: str, step: int, generation: int, seq: int) -> OpenStep | None:
         """`generation` and `seq`: what the caller has already (-1, 0: nothing). None: no such turn."""
 
     async def store_reply(
         self, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
     ) -> StoredReply | None:
-        """First attempt wins, later ones get its reply; None when the turn may not go on (fence)."""
+        """First attempt wins, later ones get its reply; None when the turn does not run any more (fence).
 
-    async def add_usage(self, turn: str, usage: Usage) -> None:
-        """An attempt that cost tokens and whose reply was not kept."""
+        Every attempt is charged, the one whose reply is kept once; `started_at` tells attempts apart. Repeated
+        for a turn that does not run any more, it charges again.
+        """
 
 
 class Ledger(Protocol):
@@ -282,8 +289,6 @@ class Ledger(Protocol):
 
     async def audit(self, call: str, attempt: Attempt) -> None: ...
 
-    async def attempts(self, call: str) -> list[Attempt]: ...
-
 
 class Approvals(Protocol):
     async def request(self, wanted: "NewApproval", ttl: timedelta) -> ApprovalRow | None:
@@ -297,17 +302,11 @@ class Approvals(Protocol):
     async def page(self, states: Sequence[str], turn: str | None, limit: int) -> list[ApprovalRow]:
         """Oldest first."""
 
-    async def decide(
-        self,
-        approval: str,
-        verdict: Verdict,
-        actor: str,
-        claimed: bool,
-        via: str,
-        note: str | None,
-        digest: str | None,
-    ) -> VerdictOutcome:
-        """The moment of decision: one compare-and-swap, against the database's clock. Every answer is audited."""
+    async def decide(self, approval: str, answer: Answer) -> VerdictOutcome:
+        """The moment of decision: one compare-and-swap, against the database's clock.
+
+        Every answer is audited; repeated, it is on record twice and decided once.
+        """
 
     async def expire(self, approval: str) -> ApprovalRow | None:
         """Pending and past its time becomes expired; whoever lost that race gets the row that holds."""
@@ -334,7 +333,8 @@ class NewApproval:
 
 
 class Journal(Protocol):
-    async def append(self, run: str, events: Sequence[NewEvent]) -> None: ...
+    async def append(self, run: str, events: Sequence[NewEvent]) -> None:
+        """For facts that come with no other row; repeated, they are written again."""
 
     async def read(self, run: str, after: int, limit: int) -> list[RunEvent]: ...
 

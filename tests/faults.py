@@ -8,7 +8,7 @@ from typing import Any
 
 from roundturn.store import Store
 
-VARIABLE = "TEST_FAULT"  # PORT.METHOD:before|after:MARKER_FILE[:NTH]
+VARIABLE = "TEST_FAULT"  # PORT.METHOD:before|after|defect:MARKER_FILE[:NTH]
 
 
 def faulty(store: Store) -> Store:
@@ -42,6 +42,8 @@ class _Faulty:
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self._when == "before":
                 self._die()
+            if self._when == "defect" and self._due():
+                raise RuntimeError("a defect that the test asked for")
             result = await found(*args, **kwargs)
             if self._when == "after":
                 self._die()
@@ -50,12 +52,16 @@ class _Faulty:
         return call
 
     def _die(self) -> None:
+        if self._due():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _due(self) -> bool:
         """Only the first process that comes here: the marker outlives it."""
         self._left -= 1
         if self._left:
-            return
+            return False
         try:
             os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return
-        os.kill(os.getpid(), signal.SIGKILL)
+            return False
+        return True

@@ -139,6 +139,7 @@ class System:
     environment: dict[str, str]
     model: ScriptedServer
     client: Client
+    database: Database
     temporal: TemporalClient
     workers: list[WorkerProcess] = field(default_factory=list)
 
@@ -222,7 +223,7 @@ async def open_system(
 ) -> AsyncIterator[System]:
     """`changed` are settings by name, given to this process and, through the environment, to its workers."""
     home.mkdir(parents=True, exist_ok=True)
-    workdir = home / "workdir"
+    workdir = home.with_name(f"{home.name}-workdir")  # beside the home: what is inside it is protected
     workdir.mkdir(exist_ok=True)
     async with scripted_server(scenarios) as model:
         given = {
@@ -240,18 +241,25 @@ async def open_system(
         settings = settings_module.load(**given)
         database = Database(settings.store_url, 10)
         await upgrade(database)
-        await database.close()
         system = None
         try:
             async with open_client(settings) as client:
                 system = System(
-                    home, workdir, settings, _environment(given), model, client, await _connected(settings)
+                    home,
+                    workdir,
+                    settings,
+                    _environment(given),
+                    model,
+                    client,
+                    database,
+                    await _connected(settings),
                 )
                 yield system
         finally:
             for worker in system.workers if system else ():
                 if worker.process.poll() is None:
                     worker.kill()
+            await database.close()
 
 
 async def _connected(settings: Settings) -> TemporalClient:

@@ -14,7 +14,7 @@ from roundturn.context import (
     check_pairing,
     entry_messages,
     request_messages,
-    talk_messages,
+    transcript_messages,
     wire_arguments,
     wire_name,
 )
@@ -49,10 +49,6 @@ def histories(draw: st.DrawFn) -> tuple[list[Entry], dict[str, str]]:
             for index in range(len(calls)):
                 if draw(st.booleans()):
                     results[ids.call_id(turn, step, index)] = draw(text)
-            if draw(st.booleans()):
-                entries.append(
-                    Entry(seq=len(entries) + 1, role="note", turn=turn, step=step, text=draw(text))
-                )
     return entries, results
 
 
@@ -94,7 +90,7 @@ def strictly_valid(messages: list[dict[str, Any]]) -> None:
 @given(histories())
 def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Entry], dict[str, str]]) -> None:
     entries, results = history
-    messages = request_messages("prompt", talk_messages(entries, results))
+    messages = request_messages("prompt", transcript_messages(entries, results))
     strictly_valid(messages)
     said = [message["content"] for message in messages if message["role"] == "user"]
     assert said == [entry.text for entry in entries if entry.role != "assistant"]
@@ -111,9 +107,9 @@ def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Ent
 @given(histories())
 def test_a_longer_history_only_appends(history: Any) -> None:
     entries, results = history
-    whole = request_messages("prompt", talk_messages(entries, results))
+    whole = request_messages("prompt", transcript_messages(entries, results))
     for kept in range(len(entries) + 1):
-        part = request_messages("prompt", talk_messages(entries[:kept], results))
+        part = request_messages("prompt", transcript_messages(entries[:kept], results))
         assert whole[: len(part)] == part
 
 

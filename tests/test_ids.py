@@ -53,10 +53,9 @@ def test_a_call_id_comes_from_position_and_can_be_read_back() -> None:
     assert ids.session_of(turn) == "s_abc"
 
 
-def test_workflow_and_event_ids_are_made_of_ours() -> None:
+def test_workflow_ids_are_made_of_ours() -> None:
     assert ids.session_workflow("s_a") == "session/s_a"
     assert ids.turn_workflow("s_a/1") == "turn/s_a/1"
-    assert ids.event_id("s_a/1", 7) == "s_a/1-evt-7"
 
 
 @requirement("P12")

@@ -1,10 +1,12 @@
 """The composition root: the one place that chooses adapters and puts the chain, the activities and the workers together."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -12,15 +14,17 @@ from temporalio.worker import Worker
 from activities.inbox import CallOptions, InboxActivities
 from activities.model import ModelActivities
 from activities.reconcile import ReconcileActivities
+from activities.snapshots import Snapshots
 from activities.tools import ToolActivities
-from activities.turns import TurnActivities, activity_methods
+from activities.turns import TurnActivities
 from roundturn import middleware
 from roundturn.agents import load_agents
 from roundturn.call import CallContext, Middleware
+from roundturn.errors import AuthorError
 from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
 from roundturn.registry import ToolRegistry
-from roundturn.settings import Settings
+from roundturn.settings import WORK, Settings
 from roundturn.store import Store
 from roundturn.stores import open_store
 from roundturn.telemetry import Masking
@@ -34,15 +38,12 @@ from workflows.turn import Turn
 
 # A locked store fails a local activity soon; its retry policy waits on (design section 3).
 CONTROL_BUSY_S = 1.0
-STATE = (
-    "roundturn.db", "roundturn.db-wal", "roundturn.db-shm", "temporal.db", "temporal.db-wal", "temporal.db-shm",
-    "blobs", "logs", "agents", "dev.json", "dev.lock", "roundturn.toml",
-)  # fmt: skip
+TOOLS_GROUP = "roundturn.tools"
 
 
 @dataclass(frozen=True)
 class Additions:
-    """What an embedder brings: tools, middleware (between recovery and validation), and a wrapping of the store."""
+    """What an embedder brings: tools, middleware (between shaping and validation), and a wrapping of the store."""
 
     tools: Iterable[BaseTool] = ()
     middleware: Iterable[Middleware] = ()
@@ -65,7 +66,7 @@ def build_registry(settings: Settings, store: Store, additions: Additions) -> To
         return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=protected)
 
     registry = ToolRegistry(surroundings)
-    for tool in (*(make() for make in BUILTIN.values()), *additions.tools):
+    for tool in (*(make() for make in BUILTIN.values()), *installed_tools(), *additions.tools):
         registry.register(tool)
     middleware.install(
         registry,
@@ -79,11 +80,24 @@ def build_registry(settings: Settings, store: Store, additions: Additions) -> To
     return registry
 
 
+def installed_tools() -> Iterator[BaseTool]:
+    """Of other packages, by their entry points in the group `roundturn.tools`; each names a class of ours.
+
+    Raises `AuthorError` naming the entry point that cannot be used.
+    """
+    for found in sorted(entry_points(group=TOOLS_GROUP), key=lambda point: point.name):
+        try:
+            made = found.load()()
+        except Exception as fault:
+            raise AuthorError(f"tool {found.value} of {found.group} cannot be loaded: {fault}") from fault
+        if not isinstance(made, BaseTool):
+            raise AuthorError(f"{found.value} of {found.group} is no tool", "name a subclass of BaseTool")
+        yield made
+
+
 def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
-    """What no file tool may touch (X-12): the whole home, or, for an action directory inside it, the state there."""
-    if not workdir.is_relative_to(home):
-        return (home,)
-    return tuple(home / name for name in STATE)
+    """What no file tool may touch (X-12): the home, unless the action directory is the session's own inside it."""
+    return () if workdir.is_relative_to(home / WORK) else (home,)
 
 
 def build_model(settings: Settings) -> ModelPort:
@@ -110,11 +124,12 @@ async def build_workers(
         stack.push_async_callback(model.close)
         registry = build_registry(settings, store, additions)
         freezer = Freezer(load_agents(settings.agents_dir), registry, settings)
-        tools = ToolActivities(store, registry)
+        snapshots = Snapshots(store.sessions)
+        tools = ToolActivities(store, registry, snapshots)
         owners = (
-            InboxActivities(store, freezer, call_options(settings)),
+            InboxActivities(store, snapshots, freezer, call_options(settings)),
             TurnActivities(store, settings.allow_unverified_verdicts),
-            ModelActivities(store, model, registry, masking(settings).value, utc_now),
+            ModelActivities(store, model, registry, snapshots, masking(settings).value, utc_now),
             ReconcileActivities(store, TemporalDoorbell(client, settings)),
             tools,
         )
@@ -145,3 +160,9 @@ def call_options(settings: Settings) -> CallOptions:
         model_limit_s=settings.model_timeout_s,
         model_attempts=settings.model_attempts,
     )
+
+
+def activity_methods(owner: Any) -> list[Callable[..., Any]]:
+    """The methods of `owner` that are activities, for the worker."""
+    found = (getattr(owner, name) for name in dir(owner) if not name.startswith("__"))
+    return [method for method in found if hasattr(method, "__temporal_activity_definition")]

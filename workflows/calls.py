@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.model import CallPlan, ModelActivities, ModelOutcome, ModelStep
     from activities.reconcile import ReconcileActivities, Repairs
     from activities.tools import ToolActivities, ToolOutcome, ToolStep
-    from activities.turns import Ending, Look, TurnActivities
+    from activities.turns import Ending, Look, LookAt, TurnActivities
     from roundturn.approval import SignalledVerdict
     from roundturn.tool import Effect
 
@@ -42,8 +42,8 @@ async def note_failed_start(turn: str) -> bool:
     return await workflow.execute_local_activity_method(InboxActivities.note_failed_start, turn, **CONTROL)
 
 
-async def look(turn: str) -> Look:
-    return await workflow.execute_local_activity_method(TurnActivities.look, turn, **CONTROL)
+async def look(at: LookAt) -> Look:
+    return await workflow.execute_local_activity_method(TurnActivities.look, at, **CONTROL)
 
 
 async def offer_verdict(offer: SignalledVerdict) -> None:

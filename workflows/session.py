@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import CancelledError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from workflows import calls
 from workflows.state import TurnState
@@ -70,6 +70,10 @@ class Session:
         try:
             await turn
         except ChildWorkflowError as closed:
+            if isinstance(closed.cause, CancelledError):
+                # We were cancelled, the turn was not: stopping it is a row. It is one turn at a time all the same.
+                await self._await_settlement(item)
+                return
             reason = f"its workflow did not end by itself: {type(closed.cause).__name__}"
             await calls.finish_turn(Ending(turn=item.turn, state="failed", reason=reason, steps=0))
 

@@ -6,21 +6,23 @@ can cancel it; beside it `_attend` answers wake-ups by looking at the rows. Ever
 """
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 from workflows import approval, calls
 from workflows.state import OpenCall, TurnState, TurnStatus
 
 with workflow.unsafe.imports_passed_through():
     from activities.model import CallPlan, ModelStep
-    from activities.turns import Ending
-    from roundturn.approval import SignalledVerdict
+    from activities.tools import ToolOutcome
+    from activities.turns import Ending, LookAt
     from roundturn.event import TurnState as EndState
 
+MOST_RATE_LIMITS = 24  # long waits of one model call; shorter ones are the activity's attempts
 MOST_PARALLEL_CALLS = 64  # the commands of one workflow task share 4 MiB
 
 
@@ -39,6 +41,7 @@ class Turn:
         # What happened before this run began is in the rows: a continued run looks, a first one is told by its steps.
         self._woken = bool(state.step or state.calls)
         self._running = 0  # tool calls in flight, as opposed to waiting for a person
+        self._lost = False  # a call failed for good, so that the turn will
         self._decided: set[str] = set()
         self._stopped: Ended | None = None
         self._slots = asyncio.Semaphore(MOST_PARALLEL_CALLS)
@@ -48,8 +51,10 @@ class Turn:
         self._woken = True
 
     @workflow.signal
-    def verdict(self, payload: Any) -> None:
-        approval.keep_offer(self._state, payload)
+    def verdict(self, *payloads: Any) -> None:
+        """Whatever number comes: a handler that raised would stop the turn for good (P109)."""
+        if len(payloads) == 1:
+            approval.keep_offer(self._state, payloads[0])
 
     @workflow.query
     def status(self) -> TurnStatus:
@@ -62,46 +67,36 @@ class Turn:
     async def run(self, state: TurnState) -> None:
         attend = asyncio.create_task(self._attend())
         try:
-            ended = await self._until_ended(attend)
+            ended = await self._until_ended()
+        except Exception as fault:  # noqa: BLE001 - whatever it was, the turn ends with its name (P109)
+            ended = _ended_by(fault)
         except asyncio.CancelledError:
             ended = Ended("cancelled", "its workflow was cancelled from outside")
-        except ActivityError as failed:
-            ended = _failure(failed)
-        except Exception as defect:  # noqa: BLE001 - a defect of ours ends the turn with its name, never hangs it (P109)
-            workflow.logger.exception("turn failed by a defect")
-            ended = Ended("failed", f"defect: {type(defect).__name__}")
         attend.cancel()
         self._phase = "ended"
-        await calls.finish_turn(
+        await _finished(
             Ending(turn=state.turn, state=ended.state, reason=ended.reason, steps=self._state.step)
         )
 
-    async def _until_ended(self, attend: asyncio.Task[None]) -> Ended:
+    async def _until_ended(self) -> Ended:
         while True:
             step = asyncio.create_task(self._step())
             try:
                 await workflow.wait_condition(
-                    lambda: (
-                        step.done() or attend.done() or self._stopped is not None or self._may_roll_waiting()
-                    )
+                    lambda: step.done() or self._stopped is not None or self._may_roll_waiting()
                 )
             except asyncio.CancelledError:
                 await _cancelled(step)
                 raise
-            if attend.done() and not step.done():
-                await _cancelled(step)
-                attend.result()
-            if self._stopped is not None:
-                await _cancelled(step)
-                return self._stopped
             if step.done():
-                try:
-                    step.result()
-                except Ended as ended:
+                if (ended := _way_out(step)) is not None:
                     return ended
                 self._state.step += 1
-            else:
+                self._state.offers.clear()  # no call is left that one of them could be for
+            else:  # it is stopped, or rolls over while all its calls wait
                 await _cancelled(step)
+            if self._stopped is not None:
+                return self._stopped
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(self._state)
 
@@ -131,11 +126,10 @@ class Turn:
     async def _ask_model(self) -> tuple[CallPlan, ...]:
         if self._state.step >= self._state.max_steps:
             raise Ended("incomplete", f"max_steps: {self._state.max_steps} steps were used up")
-        self._phase = "model"
-        while True:
-            said = await calls.call_model(
-                ModelStep(turn=self._state.turn, step=self._state.step), self._state.options
-            )
+        at = ModelStep(turn=self._state.turn, step=self._state.step)
+        for _ in range(MOST_RATE_LIMITS):
+            self._phase = "model"
+            said = await calls.call_model(at, self._state.options)
             match said.kind:
                 case "calls":
                     return said.calls
@@ -154,49 +148,61 @@ class Turn:
                     )
                 case "fenced":
                     await self._explained()
+        raise Ended("incomplete", f"limited: the endpoint asked {MOST_RATE_LIMITS} times in a row to wait")
 
     async def _settle(self, call: OpenCall, beside: bool) -> None:
         """A call until it has its result in the ledger, over as many approvals as it takes."""
-        while True:
-            if call.approval:
-                await approval.decided(call, self._decided)
-            grant, call.approval = call.approval or None, ""
-            self._running += 1
-            try:
-                async with self._slots:
-                    if beside and grant is None:
-                        outcome = await calls.call_tool_beside(call.plan, self._state.options)
-                    else:
-                        outcome = await calls.call_tool(call.plan, grant, self._state.options)
-            finally:
-                self._running -= 1
-            if outcome.status == "fenced":
-                await self._explained()
-            if outcome.status != "suspended":
-                self._state.calls.remove(call)
-                return
-            approval.suspend(call, outcome.approval_id, outcome.expires_at)
-            self._woken = True  # it may have been decided before we heard of it
+        try:
+            while True:
+                if call.approval:
+                    await approval.decided(call, self._decided, lambda: self._lost)
+                if self._lost:
+                    return  # a sibling failed for good: nobody is asked for a turn that is over
+                grant, call.approval = call.approval or None, ""
+                outcome = await self._call(call, grant, beside and grant is None)
+                if outcome.status == "fenced":
+                    await self._explained()
+                if outcome.status != "suspended":
+                    self._state.calls.remove(call)
+                    return
+                approval.suspend(call, outcome)
+                self._woken = True  # it may have been decided before we heard of it
+        except BaseException:
+            self._lost = True
+            raise
+
+    async def _call(self, call: OpenCall, grant: str | None, beside: bool) -> ToolOutcome:
+        self._running += 1
+        try:
+            async with self._slots:
+                if beside:
+                    return await calls.call_tool_beside(call.plan, self._state.options)
+                return await calls.call_tool(call.plan, grant, self._state.options)
+        finally:
+            self._running -= 1
 
     async def _attend(self) -> None:
         """Answers wake-ups for as long as the turn runs: is it stopped, is something decided, is a verdict offered."""
-        while True:
-            await workflow.wait_condition(lambda: self._woken or self._offer() is not None)
-            if (offer := self._offer()) is not None:
-                await calls.offer_verdict(offer)
-                self._state.offers.remove(offer)
-            self._woken = False
-            seen = await calls.look(self._state.turn)
-            self._decided.update(seen.decided)
-            if not seen.running:
-                self._stopped = Ended("failed", "its row was settled by somebody else")
-            elif seen.stop_origin is not None:
-                self._stopped = Ended("cancelled", f"stopped by {seen.stop_origin}")
+        try:
+            while True:
+                await workflow.wait_condition(
+                    lambda: self._woken or approval.offered(self._state) is not None
+                )
+                if (offer := approval.offered(self._state)) is not None:
+                    await calls.offer_verdict(offer)
+                    self._state.offers.remove(offer)
+                self._woken = False
+                waiting = tuple(call.approval for call in self._state.calls if call.approval)
+                seen = await calls.look(LookAt(turn=self._state.turn, waiting=waiting))
+                self._decided.update(seen.decided)
+                if not seen.running:
+                    self._stopped = Ended("failed", "its row was settled by somebody else")
+                elif seen.stop_origin is not None:
+                    self._stopped = Ended("cancelled", f"stopped by {seen.stop_origin}")
+        except Exception as fault:  # noqa: BLE001 - whatever it was, the turn ends with its name (P109)
+            self._stopped = _ended_by(fault)
 
-    def _offer(self) -> SignalledVerdict | None:
-        return approval.next_offer(self._state, calls_in_flight=self._running > 0 or self._phase == "model")
-
-    async def _explained(self) -> None:
+    async def _explained(self) -> NoReturn:
         """An activity found the turn's row closed or stopping: look, and wait until `_attend` has said so."""
         self._woken = True
         await workflow.wait_condition(lambda: self._stopped is not None)
@@ -204,17 +210,43 @@ class Turn:
         raise self._stopped
 
 
+def _way_out(step: asyncio.Task[None]) -> Ended | None:
+    """How the step ended the turn, None when the next one follows. Raises what it failed by."""
+    try:
+        step.result()
+    except Ended as ended:
+        return ended
+    return None
+
+
 async def _cancelled(step: asyncio.Task[None]) -> None:
-    """Cancels a step and waits until its activities have ended; what it raised then no longer matters."""
+    """Cancels a step and waits until its activities have ended, also when we are cancelled meanwhile."""
     step.cancel()
-    await workflow.wait([step])
+    while not step.done():
+        with suppress(asyncio.CancelledError):
+            await workflow.wait([step])
     if not step.cancelled():
-        step.exception()
+        step.exception()  # what it raised no longer matters
 
 
-def _failure(failed: ActivityError) -> Ended:
-    if is_cancelled_exception(failed):
+async def _finished(ending: Ending) -> None:
+    """The last transaction is repeated when a cancellation falls into it: it changes nothing the second time."""
+    while True:
+        try:
+            return await calls.finish_turn(ending)
+        except (asyncio.CancelledError, ActivityError) as cut:
+            if not is_cancelled_exception(cut):
+                raise
+
+
+def _ended_by(fault: Exception) -> Ended:
+    """A fault that nobody caught ends the turn with its name; it never leaves it hanging (P109)."""
+    if is_cancelled_exception(fault):
         return Ended("cancelled", "its workflow was cancelled from outside")
-    cause = failed.cause
-    kind = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
-    return Ended("failed", f"{failed.activity_type} failed: {kind}: {cause}"[:300])
+    where = f"{fault.activity_type} failed: " if isinstance(fault, ActivityError) else ""
+    cause = (fault.cause if isinstance(fault, ActivityError) else None) or fault
+    if isinstance(cause, FailureError):
+        kind = cause.type if isinstance(cause, ApplicationError) else type(cause).__name__
+        return Ended("failed", f"{where}{kind}: {cause.message}"[:300])
+    workflow.logger.error("turn failed by a defect", exc_info=fault)
+    return Ended("failed", f"defect: {type(cause).__name__}")

@@ -40,7 +40,12 @@ async def connect(settings: Settings) -> Client:
     }
     if not settings.temporal_address:
         config = ClientConfig.load_client_connect_config()
-    address = config.setdefault("target_host", "localhost:7233")
+    if (address := config.get("target_host")) is None:
+        # Temporal's default address may be another home's server: its worker would run our turns on its store.
+        raise Unavailable(
+            f"no Temporal server is named for {settings.home}",
+            "start one with roundturn dev, go to the directory where it runs, give --home, or set TEMPORAL_ADDRESS",
+        )
     try:
         return await Client.connect(**config, plugins=[plugin(sandboxed=settings.workflow_sandbox)])
     except (RPCError, RuntimeError, OSError) as fault:

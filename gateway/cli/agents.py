@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.exits import Code
-from gateway.cli.options import Color, Header, Home, Json, Quiet, Verbose, Width, more
+from gateway.cli.command import guarded
+from gateway.cli.exits import Code, more
+from gateway.cli.options import Color, Header, Home, Json, Quiet, Verbose, Width
 from gateway.cli.screen import Screen
-from gateway.cli.stage import guarded
+from roundturn.errors import UsageError
 
 if TYPE_CHECKING:
     from roundturn.agent import AgentDefinition
@@ -62,7 +63,6 @@ def validate(settings: "Settings", screen: Screen, paths: list[Path]) -> int:
 
 def _read(path: Path) -> "AgentDefinition":
     from roundturn.agent import parse_definition
-    from roundturn.errors import UsageError
 
     try:
         return parse_definition(path.read_text(encoding="utf-8"), str(path))

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gateway.cli.exits import Code
-from gateway.cli.options import Color, Header, Home, Json, Jsonl, Limit, Quiet, Verbose, Width, more
+from gateway.cli.command import Scene, opened, perform
+from gateway.cli.exits import Code, more
+from gateway.cli.options import Color, Header, Home, Json, Jsonl, Limit, Quiet, Verbose, Width
 from gateway.cli.screen import Mode, Screen
-from gateway.cli.stage import Scene, full_target, opened, perform
-from gateway.cli.words import clock, grouped, one_line, revealed, rfc3339, short, until
+from gateway.cli.text import clock, grouped, one_line, revealed, rfc3339, short, until
+from roundturn.jsontext import dump
 
 if TYPE_CHECKING:
-    from gateway.client import Client
+    from gateway.client import Client, Question
     from roundturn.approval import ApprovalRow
-    from roundturn.store import CallRow
 
-STATES = ("pending", "approved", "denied", "expired", "cancelled", "consumed")
 WATCH_S = 0.5
 COLUMNS = ("ID", "STATE", "TOOL", "SUMMARY", "AGENT", "EXPIRES")
+# `roundturn.approval.State` and "all", in words of its own so that --help need not import it; a test compares them.
 StateChoice = Literal["pending", "approved", "denied", "expired", "cancelled", "consumed", "all"]
 
 
@@ -49,18 +49,17 @@ def summary(arguments: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    from roundturn.jsontext import dump
-
     return value if isinstance(value, str) else dump(value)
 
 
-async def list_approvals(scene: Scene, state: str, target: str | None, limit: int, watch: bool) -> int:
+async def list_approvals(
+    scene: Scene, state: StateChoice, target: str | None, limit: int, watch: bool
+) -> int:
     async with opened(scene, temporal=False) as client:
-        states = STATES if state == "all" else (state,)
-        turn = None if target is None else (await client.find_turn(await full_target(client, target))).id
+        turn = None if target is None else (await client.find_turn(target)).id
         if watch:
-            await _watch(scene, client, states, turn, limit)
-        rows = await client.store.approvals.page(states, turn, limit)
+            await _watch(scene, client, state, turn, limit)
+        rows = await client.approvals(state, turn, limit)
     screen = scene.screen
     if screen.mode != "text":
         screen.items([item(row) for row in rows])
@@ -78,14 +77,12 @@ async def list_approvals(scene: Scene, state: str, target: str | None, limit: in
     return Code.DONE
 
 
-async def _watch(
-    scene: Scene, client: "Client", states: tuple[str, ...], turn: str | None, limit: int
-) -> None:
+async def _watch(scene: Scene, client: "Client", state: StateChoice, turn: str | None, limit: int) -> None:
     """Until Ctrl-C: a line for each approval that appears or, when other states are listed too, changes."""
     scene.farewell = ["Left. What waits goes on waiting."]
     seen: set[tuple[str, str]] = set()
     while True:
-        for row in await client.store.approvals.page(states, turn, limit):
+        for row in await client.approvals(state, turn, limit):
             if (row.id, row.state) in seen:
                 continue
             seen.add((row.id, row.state))
@@ -109,10 +106,10 @@ def _cells(row: "ApprovalRow", terminal: bool) -> tuple[str, ...]:
 class Shown:
     """One approval with what surrounds it, as lines for a person."""
 
-    def __init__(self, row: "ApprovalRow", cwd: str, call: "CallRow | None") -> None:
-        self.row = row
-        self._cwd = cwd
-        self._call = call
+    def __init__(self, question: "Question") -> None:
+        self.row = question.row
+        self._cwd = question.cwd
+        self._call = question.call
 
     def lines(self) -> list[str]:
         row = self.row
@@ -168,15 +165,9 @@ def _indented(text: str, width: int) -> str:
     return text.replace("\n", "\n" + " " * width)
 
 
-async def look_at(client: "Client", row: "ApprovalRow") -> Shown:
-    session = await client.store.sessions.read(row.session)
-    call = await client.store.ledger.read(row.call)
-    return Shown(row, session.action_dir if session else "", call)
-
-
 async def show_approval(scene: Scene, approval: str) -> int:
     async with opened(scene, temporal=False) as client:
-        shown = await look_at(client, await client.find_approval(approval.lower()))
+        shown = Shown(await client.approval_with_call(approval.lower()))
     screen = scene.screen
     if screen.mode == "json":
         screen.document(shown.document())

@@ -1,40 +1,27 @@
 """`db upgrade`: brings the store to the version that this program needs."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
-from gateway.cli.exits import Code
-from gateway.cli.options import Color, Home, Json, Verbose, more
+from gateway.cli.command import Scene, perform
+from gateway.cli.exits import Code, more
+from gateway.cli.options import Color, Home, Json, Verbose
 from gateway.cli.screen import Screen
-from gateway.cli.stage import Scene, perform
-
-if TYPE_CHECKING:
-    from roundturn.stores.engine import Database
 
 BUSY_S = 30.0
 
 
-async def upgrade_store(scene: Scene) -> int:
-    from roundturn.stores.engine import Database
-    from roundturn.stores.migrations import upgrade
+async def bring_up(scene: Scene) -> int:
+    from gateway.upgrade import upgrade_store
 
-    database = Database(scene.settings.store_url, BUSY_S)
-    try:
-        before, after = await upgrade(database)
-    finally:
-        await database.close()
+    done = await upgrade_store(scene.settings.store_url, BUSY_S)
+    name = f"sqlite {done.path}" if done.path else "the database"
     if scene.screen.mode == "json":
-        scene.screen.document({"before": before, "after": after})
-    elif before == after:
-        scene.screen.data(f"nothing to do: {_name(database)} is at {after}")
+        scene.screen.document({"before": done.before, "after": done.after})
+    elif done.before == done.after:
+        scene.screen.data(f"nothing to do: {name} is at {done.after}")
     else:
-        scene.screen.data(f"migrated {_name(database)}: {before or 'none'} → {after}")
+        scene.screen.data(f"migrated {name}: {done.before or 'none'} → {done.after}")
     return Code.DONE
-
-
-def _name(database: "Database") -> str:
-    return f"sqlite {database.path}" if database.is_sqlite else "the database"
 
 
 def register(app: typer.Typer) -> None:
@@ -49,4 +36,4 @@ def register(app: typer.Typer) -> None:
         json: Json = False, color: Color = "auto", home: Home = None, verbose: Verbose = False
     ) -> int:
         """Create or migrate the store; repeated or at the same time, it does it once."""
-        return perform(upgrade_store, Screen("json" if json else "text", color=color), home, verbose)
+        return perform(bring_up, Screen("json" if json else "text", color=color), home, verbose)

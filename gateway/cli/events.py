@@ -1,29 +1,32 @@
-"""`events`: the journal of a run, now or as it grows."""
+"""`events`: the journal of a run, now or as it grows; an event as a line for people and as JSON."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.exits import Code, of_ending
-from gateway.cli.options import Color, Header, Home, Json, Jsonl, Verbose, Width, more
+from gateway.cli.command import Scene, opened, perform
+from gateway.cli.exits import Code, more, of_ending
+from gateway.cli.follow import Tally, beside, events_of, expiry, say_how_to_return
+from gateway.cli.options import Color, Header, Home, Json, Jsonl, Verbose, Width
 from gateway.cli.screen import Mode, Pulse, Screen
-from gateway.cli.stage import Scene, full_target, opened, perform
-from gateway.cli.words import clock, rfc3339
+from gateway.cli.text import brief, clock, elapsed, epoch_ms, rfc3339, short, tokens
+from roundturn.jsontext import dump
 
 if TYPE_CHECKING:
     from gateway.client import Client
     from roundturn.event import RunEvent
 
 COLUMNS = ("time", "offset", "type", "summary")
-PAGE = 500
 
 
 async def print_events(scene: Scene, target: str, after: int, types: tuple[str, ...], follow: bool) -> int:
     async with opened(scene, temporal=False) as client:
-        turn = await client.find_turn(await full_target(client, target))
+        turn = await client.find_turn(target)
         printer = Printer(scene.screen, types)
         if not follow:
-            await _print_stored(client, turn.run, after, printer)
+            async for event in client.events(turn.run, after):
+                printer.show(event)
             printer.close()
             return Code.DONE
         return await _print_live(scene, client, turn.id, after, printer)
@@ -40,9 +43,6 @@ class Printer:
             screen.fields(COLUMNS)
 
     def show(self, event: "RunEvent") -> None:
-        from gateway.cli.run import as_json
-        from gateway.cli.wording import summary
-
         if self._types and not event.type.startswith(self._types):
             return
         match self._screen.mode:
@@ -51,30 +51,17 @@ class Printer:
             case "json":
                 self._kept.append(event)
             case "text" if self._screen.terminal:
-                line = f"{clock(event.ts, fine=True)}  {event.offset:>4}  {event.type:<19}  {summary(event)}"
-                self._screen.data(line.rstrip())
+                self._screen.data(f"{clock(event.ts, fine=True)}  {line_of(event)}")
             case "text":
                 self._screen.fields((rfc3339(event.ts), str(event.offset), event.type, summary(event)))
 
     def close(self) -> None:
-        from gateway.cli.run import as_json
-
         if self._screen.mode == "json":
             self._screen.items([as_json(event) for event in self._kept])
 
 
-async def _print_stored(client: "Client", run: str, after: int, printer: Printer) -> None:
-    while page := await client.store.journal.read(run, after, PAGE):
-        for event in page:
-            printer.show(event)
-        after = page[-1].offset
-
-
 async def _print_live(scene: Scene, client: "Client", run: str, after: int, printer: Printer) -> int:
     """From the first event on, so that the code at the end knows of everything that went before `after`."""
-    from gateway.cli.follow import beside, events_of, say_how_to_return
-    from gateway.cli.tally import Tally
-
     say_how_to_return(scene, run)
     tally, pulse = Tally(), Pulse(scene.screen)
     async with beside(*([pulse.run()] if scene.screen.progress else [])):
@@ -85,6 +72,78 @@ async def _print_live(scene: Scene, client: "Client", run: str, after: int, prin
                 printer.show(event)
     printer.close()
     return of_ending((await client.find_turn(run)).state, bool(tally.unknown))
+
+
+def as_json(event: "RunEvent") -> dict[str, Any]:
+    return {
+        "run": event.run,
+        "offset": event.offset,
+        "type": event.type,
+        "ts": epoch_ms(event.ts),
+        "data": event.data,
+    }
+
+
+def line_of(event: "RunEvent") -> str:
+    return f"{event.offset:>4}  {event.type:<19}  {summary(event)}".rstrip()
+
+
+def summary(event: "RunEvent") -> str:
+    """One line; what is new to this program is shown as it is."""
+    say = SAYINGS.get(event.type)
+    try:
+        line = say(event.data) if say else dump(event.data)
+    except (KeyError, TypeError, ValueError):  # an event of another version
+        line = dump(event.data)
+    return brief(line)
+
+
+def place(call: str) -> str:
+    """`2.0`: step and index of a call inside its run; steps count from 1 for people."""
+    step, index = call.rsplit(".", 2)[1:]
+    return f"{int(step) + 1}.{index}"
+
+
+def _accepted(data: dict[str, Any]) -> str:
+    ahead = f"behind {data['position']} · " if data["position"] else ""
+    return f'{ahead}"{data["text"]}"'
+
+
+def _replied(data: dict[str, Any]) -> str:
+    usage = data["usage"]
+    used = f"{tokens(usage['input_tokens'])} in {tokens(usage['output_tokens'])} out"
+    return f"{data['finish']}  {data['calls']} tool calls  {used}"
+
+
+def settled(data: dict[str, Any]) -> str:
+    took = f"  {elapsed(data['elapsed_ms'])}" if "elapsed_ms" in data else ""
+    error = f"  {data['error_type']}" if data.get("error_type") else ""
+    return f"{place(data['call'])}  {data['tool']}  {data['status']}{error}{took}"
+
+
+def _requested(data: dict[str, Any]) -> str:
+    return f"{place(data['call'])}  {data['tool']}  {data['shown']}  {data['effect']}"
+
+
+def _approval(data: dict[str, Any]) -> str:
+    return f"{short(data['approval_id'])}  {data['tool']}  until {expiry(data)}  rule {data['rule']}"
+
+
+SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "message.accepted": _accepted,
+    "turn.started": lambda data: "",
+    "step.started": lambda data: f"step {data['step'] + 1}  model {data['model']}",
+    "model.replied": _replied,
+    "tool.requested": _requested,
+    "tool.started": lambda data: f"{place(data['call'])}  {data['tool']}",
+    "tool.settled": settled,
+    "approval.requested": _approval,
+    "approval.decided": lambda data: f"{short(data['approval_id'])}  {data['state']} by {data['actor']}",
+    "approval.expired": lambda data: short(data["approval_id"]),
+    "approval.cancelled": lambda data: short(data["approval_id"]),
+    "turn.stop_requested": lambda data: f"by {data['origin']}",
+    "turn.ended": lambda data: f"{data['state']}  {data['reason']}".rstrip(),
+}
 
 
 def register(app: typer.Typer) -> None:

@@ -1,10 +1,16 @@
-"""Exit codes are a contract with scripts: one table, and which error or ending has which code (docs: `help exit-codes`)."""
+"""Exit codes are a contract with scripts: one table, which error or ending has which code, and the help on them."""
 
+import difflib
+import os
 import sys
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+import typer
+
+from gateway.cli.options import Color, Json
+from gateway.cli.screen import Screen, end_by_pipe
 from roundturn import errors
 
 
@@ -50,6 +56,13 @@ ENDINGS: dict[str, Code] = {
     "failed": Code.FAILED,
 }
 
+TOPICS = ("exit-codes",)
+NOTES = (
+    "",
+    "A run's own state decides; 10 is for a run that completed and has a call in it whose outcome is unknown.",
+    "A pipe whose reader has left ends a command by SIGPIPE (141 in a shell), without a word.",
+)
+
 
 def of_ending(state: str, unknown_outcomes: bool) -> Code:
     """A run's own state decides; an unknown outcome counts where everything else would look well."""
@@ -83,8 +96,6 @@ def kind_of(fault: BaseException) -> Kind:
 
 def leave(code: int) -> NoReturn:
     """Ends the process at once: the Temporal client's threads do not survive the interpreter's own way out."""
-    import os
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -95,11 +106,40 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def end_by_pipe() -> NoReturn:
-    """The reader of our output has left: end as every Unix filter does, without a word."""
-    import os
-    import signal
+def more(*examples: str, codes: tuple[Code, ...] = ()) -> str:
+    """The end of a help page: real examples, and the exit codes beyond 0, 1, 2, 7 and 130."""
+    known = sorted({Code.DONE, Code.FAILED, Code.USAGE, Code.UNREACHABLE, Code.INTERRUPTED, *codes})
+    lines = [f"  {code.value:<4} {MEANINGS[code]}" for code in known]
+    return "\n".join(
+        ("\b", "Examples:", *(f"  $ {line}" for line in examples), "", "\b", "Exit codes:", *lines)
+    )
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGPIPE)
-    os._exit(128 + signal.SIGPIPE)
+
+def explain(screen: Screen, topic: str) -> int:
+    if topic not in TOPICS:
+        near = difflib.get_close_matches(topic, TOPICS, 1) or TOPICS
+        screen.fault(USAGE, f"there is no help on {topic!r}", f"did you mean: roundturn help {near[0]}")
+        return Code.USAGE
+    if screen.mode == "json":
+        screen.items([{"code": code.value, "meaning": meaning} for code, meaning in MEANINGS.items()])
+        return Code.DONE
+    for code, meaning in MEANINGS.items():
+        screen.data(f"{code.value:>4}  {meaning}" if screen.terminal else f"{code.value}\t{meaning}")
+    for line in NOTES if screen.terminal else ():
+        screen.talk(line)
+    return Code.DONE
+
+
+def register(app: typer.Typer) -> None:
+    help_more = more(
+        "roundturn help exit-codes", "roundturn help exit-codes --json", "roundturn help exit-codes | grep 6"
+    )
+
+    @app.command("help", epilog=help_more)
+    def help_(
+        topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"One of: {', '.join(TOPICS)}.")],
+        json: Json = False,
+        color: Color = "auto",
+    ) -> int:
+        """Explain a topic that belongs to no single command."""
+        return explain(Screen("json" if json else "text", color=color), topic)

@@ -1,12 +1,13 @@
-"""Options that many commands share, and the tail of each command's help."""
+"""Options that many commands share."""
 
+import getpass
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway.cli.exits import MEANINGS, Code
-from gateway.cli.screen import ColorChoice
+from gateway.color import ColorChoice
 
 Home = Annotated[
     Path | None,
@@ -23,22 +24,10 @@ Actor = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who you
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")]
 
 
-def more(*examples: str, codes: tuple[Code, ...] = ()) -> str:
-    """The end of a help page: real examples, and the exit codes beyond 0, 1, 2, 7 and 130."""
-    known = sorted({Code.DONE, Code.FAILED, Code.USAGE, Code.UNREACHABLE, Code.INTERRUPTED, *codes})
-    lines = [f"  {code.value:<4} {MEANINGS[code]}" for code in known]
-    return "\n".join(
-        ("\b", "Examples:", *(f"  $ {line}" for line in examples), "", "\b", "Exit codes:", *lines)
-    )
-
-
 def actor(given: str | None) -> str:
     """The name given, else the login name; a claim either way."""
     if given:
         return given
-    import getpass
-    import os
-
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

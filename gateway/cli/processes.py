@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from gateway.cli.exits import Code
-from gateway.cli.options import Color, Home, Verbose, more
+from gateway.cli.command import guarded
+from gateway.cli.exits import Code, more
+from gateway.cli.options import Color, Home, Verbose
 from gateway.cli.screen import Screen
-from gateway.cli.stage import guarded
+from gateway.color import ColorChoice
 
 if TYPE_CHECKING:
     from roundturn.settings import Settings
@@ -29,17 +30,19 @@ def become_worker(settings: "Settings", verbose: bool) -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-P", "-m", "worker"], environ)
 
 
-def dev_here(settings: "Settings", port: int | None, headless: bool, verbose: bool) -> int:
-    from gateway.dev import run_dev
+def dev_here(
+    settings: "Settings", port: int | None, headless: bool, color: ColorChoice, verbose: bool
+) -> int:
+    from gateway.dev.serve import run_dev
 
-    return asyncio.run(run_dev(settings, port=port, headless=headless, verbose=verbose))
+    return asyncio.run(run_dev(settings, port=port, headless=headless, color=color, verbose=verbose))
 
 
-def demo_here(home: Path | None, auto: bool, verbose: bool) -> int:
-    from gateway.demo import run_demo
+def demo_here(home: Path | None, auto: bool, color: ColorChoice, verbose: bool) -> int:
+    from gateway.dev.demo import run_demo
 
     interactive = not auto and sys.stdin.isatty() and sys.stderr.isatty()
-    return asyncio.run(run_demo(home, interactive=interactive, verbose=verbose))
+    return asyncio.run(run_demo(home, interactive=interactive, color=color, verbose=verbose))
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +76,10 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Run everything on this machine: Temporal, the store, a worker; one Ctrl-C ends all."""
         return guarded(
-            lambda settings: dev_here(settings, port, headless, verbose), Screen(color=color), home, verbose
+            lambda settings: dev_here(settings, port, headless, color, verbose),
+            Screen(color=color),
+            home,
+            verbose,
         )
 
     @app.command(epilog=demo_more)
@@ -84,4 +90,6 @@ def register(app: typer.Typer) -> None:
         verbose: Verbose = False,
     ) -> int:
         """Show with a scripted model what survives a killed worker, an approval and a restart."""
-        return guarded(lambda settings: demo_here(home, auto, verbose), Screen(color=color), home, verbose)
+        return guarded(
+            lambda settings: demo_here(home, auto, color, verbose), Screen(color=color), home, verbose
+        )

@@ -1,6 +1,5 @@
 """`run`: send a message, follow what comes of it, answer with the text and an exit code."""
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,23 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.exits import Code, of_ending
-from gateway.cli.options import Color, Home, Json, Jsonl, Quiet, Verbose, actor, more
-from gateway.cli.screen import Mode, Pulse, Screen
-from gateway.cli.stage import Scene, full_target, opened, perform
-from gateway.cli.words import elapsed, epoch_ms, tokens
-from roundturn.errors import RoundturnError, UsageError
+from gateway.cli.command import Scene, opened, perform
+from gateway.cli.events import as_json
+from gateway.cli.exits import Code, more, of_ending
+from gateway.cli.follow import SAFE, Following, Tally
+from gateway.cli.options import Color, Home, Json, Jsonl, Quiet, Verbose
+from gateway.cli.screen import Mode, Screen
+from gateway.cli.text import elapsed, tokens
+from roundturn.errors import UsageError
 
 if TYPE_CHECKING:
-    from gateway.cli.tally import Tally
     from gateway.client import Client
     from roundturn.event import RunEvent
     from roundturn.store import TurnRow
 
 DEFAULT_AGENT = "assistant"
 ALL_APPROVALS = 1000
-STATES = ("pending", "approved", "denied", "expired", "cancelled", "consumed")
-SAFE = "Temporal does not answer. The message is safe and will be run when Temporal is back."
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,26 @@ class Wanted:
 
 
 async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
-    from gateway.cli.tally import Tally
-
     async with opened(scene) as client:
         session = await _session(client, wanted)
         sent = await client.send(session, wanted.text)
-        run, tally = sent.accepted.turn, Tally()
+        run, screen = sent.accepted.turn, scene.screen
         _announce(scene, session, run, sent.rung)
         if not wanted.wait:
-            return _handed_over(scene.screen, session, run)
-        follower = Following(scene, client, run, tally, behind=sent.accepted.position)
+            return _handed_over(screen, session, run)
+
+        def show(event: "RunEvent") -> None:
+            if screen.mode == "jsonl":
+                screen.document(as_json(event))
+
+        follower = Following(scene, client, run, sent.accepted.position, show)
         follower.on_leaving(wanted.stop_on_interrupt)
         how = await follower.until(wanted.until_approval, wanted.timeout_s)
         scene.on_interrupt = None
         if how == "timeout":
-            scene.screen.talk(f"--timeout ran out after {wanted.timeout_s:g} s. The run goes on.", "yellow")
-            scene.screen.talk(scene.farewell[-1])
-        return await _finish(scene, client, run, tally, how)
+            screen.talk(f"--timeout ran out after {wanted.timeout_s:g} s. The run goes on.", "yellow")
+            screen.talk(scene.farewell[-1])
+        return await _finish(screen, client, run, follower.tally, how)
 
 
 async def _session(client: "Client", wanted: Wanted) -> str:
@@ -66,11 +67,10 @@ async def _session(client: "Client", wanted: Wanted) -> str:
         return (await client.open_session(wanted.agent or DEFAULT_AGENT, wanted.workdir)).id
     if wanted.workdir is not None:
         raise UsageError("a session keeps its directory", "leave out --workdir, or start without --session")
-    session = await full_target(client, wanted.session)
-    known = await client.store.sessions.read(session)
-    if known is not None and wanted.agent not in (None, known.agent):
-        raise UsageError(f"session {session} works with {known.agent}", "leave out --agent")
-    return session
+    session = await client.find_session(wanted.session)
+    if wanted.agent not in (None, session.agent):
+        raise UsageError(f"session {session.id} works with {session.agent}", "leave out --agent")
+    return session.id
 
 
 def _announce(scene: Scene, session: str, run: str, rung: bool) -> None:
@@ -90,90 +90,7 @@ def _handed_over(screen: Screen, session: str, run: str) -> int:
     return Code.DONE
 
 
-class Following:
-    """A run under way: events to rows or JSON lines, hints when nothing happens, an answer to Ctrl-C."""
-
-    def __init__(self, scene: Scene, client: "Client", run: str, tally: "Tally", behind: int) -> None:
-        from gateway.cli.follow import Rows, say_how_to_return
-
-        self._scene = scene
-        self._client = client
-        self._run = run
-        self._tally = tally
-        self._behind = behind
-        self._rows = Rows(scene, tally)
-        self._pulse = Pulse(scene.screen)
-        self._stopping: asyncio.Task[None] | None = None
-        say_how_to_return(scene, run)
-
-    def on_leaving(self, stop: bool) -> None:
-        def begin() -> None:
-            self._scene.screen.talk("stopping … (Ctrl-C again leaves)", "yellow")
-            self._stopping = asyncio.create_task(self._stop())
-
-        self._scene.on_interrupt = begin if stop else None
-
-    async def _stop(self) -> None:
-        try:
-            await self._client.stop(self._run, actor(None))
-        except RoundturnError as fault:
-            self._scene.screen.talk(f"the stop was not accepted: {fault.detail}", "red")
-
-    async def until(self, approval: bool, timeout_s: float | None) -> str:
-        """`ended`, `waits` for a person, or `timeout`."""
-        from gateway.cli.follow import beside
-
-        works = [self._say_when_nothing_happens()]
-        if self._scene.screen.progress:
-            works.append(self._pulse.run())
-        try:
-            async with asyncio.timeout(timeout_s) as limit, beside(*works):
-                return await self._follow(approval)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return "timeout"
-
-    async def _follow(self, until_approval: bool) -> str:
-        from gateway.cli.follow import events_of
-
-        self._pulse.now(self._tally.doing())
-        async for event in events_of(self._client, self._run, 0, self._scene.screen):
-            self._tally.add(event)
-            self._rows.show(event)
-            self._pulse.now(self._tally.doing())
-            if self._scene.screen.mode == "jsonl":
-                self._scene.screen.document(as_json(event))
-            asks = until_approval and event.type == "approval.requested"
-            if asks and await self._client.store.approvals.page(["pending"], self._run, 1):
-                return "waits"
-        return "ended"
-
-    async def _say_when_nothing_happens(self) -> None:
-        from gateway.cli.follow import NO_WORKER_S
-
-        await asyncio.sleep(NO_WORKER_S)
-        if self._tally.started:
-            return
-        if self._behind:
-            self._scene.screen.talk(f"behind {self._behind} earlier message(s) of this session", "yellow")
-        else:
-            hint = self._scene.command("worker")
-            self._scene.screen.talk(f"no worker has taken this up yet; is one running? {hint}", "yellow")
-
-
-def as_json(event: "RunEvent") -> dict[str, Any]:
-    return {
-        "run": event.run,
-        "offset": event.offset,
-        "type": event.type,
-        "ts": epoch_ms(event.ts),
-        "data": event.data,
-    }
-
-
-async def _finish(scene: Scene, client: "Client", run: str, tally: "Tally", how: str) -> int:
-    screen = scene.screen
+async def _finish(screen: Screen, client: "Client", run: str, tally: Tally, how: str) -> int:
     turn = await client.find_turn(run)
     if screen.mode != "text":
         document = await _document(client, turn, tally)
@@ -191,8 +108,8 @@ async def _finish(scene: Scene, client: "Client", run: str, tally: "Tally", how:
     return of_ending(turn.state, bool(tally.unknown))
 
 
-async def _document(client: "Client", turn: "TurnRow", tally: "Tally") -> dict[str, Any]:
-    approvals = await client.store.approvals.page(STATES, turn.id, ALL_APPROVALS)
+async def _document(client: "Client", turn: "TurnRow", tally: Tally) -> dict[str, Any]:
+    approvals = await client.approvals("all", turn.id, ALL_APPROVALS)
     return {
         "session": turn.session,
         "turn": turn.id,
@@ -207,7 +124,7 @@ async def _document(client: "Client", turn: "TurnRow", tally: "Tally") -> dict[s
     }
 
 
-def _say_ending(screen: Screen, turn: "TurnRow", tally: "Tally") -> None:
+def _say_ending(screen: Screen, turn: "TurnRow", tally: Tally) -> None:
     parts = [turn.state, f"{turn.steps} step{'' if turn.steps == 1 else 's'}"]
     if turn.ended_at is not None:
         took = elapsed((turn.ended_at - (turn.started_at or turn.created_at)).total_seconds() * 1000)

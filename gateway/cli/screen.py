@@ -1,18 +1,24 @@
 """What is printed where: data on stdout, talk on stderr, for a terminal, a pipe or a machine."""
 
+import asyncio
 import json
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO
 
-from gateway.cli.exits import Kind, end_by_pipe
-from gateway.cli.words import one_line, plain
+from gateway.cli.text import one_line, plain
+from gateway.color import ColorChoice, colored
+from roundturn.jsontext import clean_json
 
-ColorChoice = Literal["auto", "always", "never"]
+if TYPE_CHECKING:
+    from gateway.cli.exits import Kind
+
 Mode = Literal["text", "json", "jsonl"]
+LINE_BYTES = 4096  # a terminal gives a line at a time and none is longer
 ASCII = str.maketrans({"✓": "+", "✗": "x", "▲": "!", "■": "#", "·": "-", "…": "...", "›": ">", "⠋": "*"})  # fmt: skip
 
 
@@ -97,7 +103,7 @@ class Screen:
         """A line for people, whole."""
         self.calm()
         text = plain(text)
-        if style and self._colored(sys.stderr):
+        if style and colored(sys.stderr, self._color):
             from rich.text import Text
 
             console = self._console(sys.stderr)
@@ -113,7 +119,7 @@ class Screen:
             text = f"{text[: room - 1]}…"
         self.talk(text, style)
 
-    def fault(self, kind: Kind, detail: str, hint: str) -> None:
+    def fault(self, kind: "Kind", detail: str, hint: str) -> None:
         """What went wrong, why, and what to do next."""
         self.calm()
         if self.mode == "text":
@@ -124,9 +130,11 @@ class Screen:
         error = {"type": kind.type, "title": kind.title, "detail": detail, "hint": hint}
         self._write(sys.stderr, _json({"error": error}, sys.stderr) + "\n")
 
-    def prompt(self, text: str) -> None:
+    async def ask(self, question: str) -> str:
+        """The line that was typed; empty at the end of input."""
         self.calm()
-        self._write(sys.stderr, text)
+        self._write(sys.stderr, question)
+        return await typed_line()
 
     def transient(self, text: str) -> None:
         """A line that the next one replaces; only on a terminal."""
@@ -151,29 +159,44 @@ class Screen:
             if stream is sys.stdout:  # talk that nobody can hear is no failure, an answer that is lost is one
                 raise
 
-    def _colored(self, stream: TextIO) -> bool:
-        if self._color != "auto":
-            return self._color == "always"
-        if os.environ.get("NO_COLOR"):
-            return False
-        if os.environ.get("FORCE_COLOR"):
-            return True
-        return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
-
     def _console(self, stream: TextIO) -> Any:
         from rich.console import Console
 
-        colored = self._colored(stream)
+        painted = colored(stream, self._color)
         return Console(
             file=stream,
-            force_terminal=colored,
-            color_system="standard" if colored else None,
-            no_color=not colored,
+            force_terminal=painted,
+            color_system="standard" if painted else None,
+            no_color=not painted,
             width=self.width or _columns(stream),
             markup=False,
             emoji=False,
             highlight=False,
         )
+
+
+async def typed_line() -> str:
+    """From standard input, and Ctrl-C can still interrupt it: no thread sits in a read."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[bytes] = loop.create_future()
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        if not typed.done():
+            typed.set_result(os.read(descriptor, LINE_BYTES))
+
+    loop.add_reader(descriptor, read)
+    try:
+        return (await typed).decode(errors="replace")
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def end_by_pipe() -> NoReturn:
+    """The reader of our output has left: end as every Unix filter does, without a word."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    os._exit(128 + signal.SIGPIPE)
 
 
 def _write_all(stream: TextIO, text: str) -> None:
@@ -199,8 +222,6 @@ def _columns(stream: TextIO) -> int:
 
 def _json(value: Any, stream: TextIO) -> str:
     """Text is left as it is (JSON escapes what steers a terminal), but only where the stream can carry it."""
-    from roundturn.jsontext import clean_json
-
     utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(clean_json(value), ensure_ascii=not utf8)
     # C1 controls are legal in JSON and still steer some terminals.
@@ -223,8 +244,6 @@ class Pulse:
             self.doing, self._since = doing, time.monotonic()
 
     async def run(self) -> None:
-        import asyncio
-
         moving = self._screen.talks_to_person and not os.environ.get("CI")
         beat = 0
         while True:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.exits import Code
-from gateway.cli.options import Actor, Color, Header, Home, Json, Limit, Quiet, Verbose, Width, actor, more
+from gateway.cli.command import Scene, opened, perform
+from gateway.cli.exits import Code, more
+from gateway.cli.follow import SAFE, behind
+from gateway.cli.options import Actor, Color, Header, Home, Json, Limit, Quiet, Verbose, Width, actor
 from gateway.cli.screen import Screen
-from gateway.cli.stage import Scene, full_target, opened, perform
-from gateway.cli.words import ago, elapsed, one_line, revealed, rfc3339, short
+from gateway.cli.text import ago, elapsed, one_line, revealed, rfc3339, short
 from roundturn.errors import Settled
 
 if TYPE_CHECKING:
-    from gateway.client import Client
-    from roundturn.store import SessionRow, TurnRow
+    from gateway.client import SessionOverview
 
 STOP_WAIT_S = 10.0
 LOOK_S = 0.1
@@ -25,10 +25,8 @@ COLUMNS = ("ID", "STATE", "AGENT", "TITLE", "LAST", "WAITS")
 
 
 async def send_message(scene: Scene, session: str, text: str, key: str | None) -> int:
-    from gateway.cli.run import SAFE
-
     async with opened(scene, needed=False) as client:
-        sent = await client.send(await full_target(client, session), text, key)
+        sent = await client.send((await client.find_session(session)).id, text, key)
     accepted, screen = sent.accepted, scene.screen
     if screen.mode == "json":
         screen.document({"session": accepted.session, "turn": accepted.turn})
@@ -37,7 +35,7 @@ async def send_message(scene: Scene, session: str, text: str, key: str | None) -
     if not sent.rung:
         screen.talk(SAFE, "yellow")
     elif accepted.position and screen.progress:
-        screen.talk(f"behind {accepted.position} earlier message(s) of this session")
+        screen.talk(behind(accepted.position))
     if accepted.repeated and screen.progress:
         screen.talk("this key was sent before; nothing was added")
     return Code.DONE
@@ -45,7 +43,7 @@ async def send_message(scene: Scene, session: str, text: str, key: str | None) -
 
 async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
     async with opened(scene, needed=False) as client:
-        turn = await client.stop(await full_target(client, target), origin)
+        turn = await client.stop(target, origin)
         began = time.monotonic()
         while wait and turn.ended_at is None and time.monotonic() - began < STOP_WAIT_S:
             await asyncio.sleep(LOOK_S)
@@ -63,8 +61,7 @@ async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
 
 async def list_sessions(scene: Scene, limit: int) -> int:
     async with opened(scene, temporal=False) as client:
-        found = await client.store.sessions.page("", limit)
-        lines = [await _line(client, row) for row in found]
+        lines = [_line(seen) for seen in await client.overview(limit)]
     screen = scene.screen
     if screen.mode == "json":
         screen.items(lines)
@@ -78,27 +75,23 @@ async def list_sessions(scene: Scene, limit: int) -> int:
     return Code.DONE
 
 
-async def _line(client: "Client", row: "SessionRow") -> dict[str, Any]:
-    turn = await client.store.turns.last_of(row.id)
-    waits = 0
-    if turn is not None and turn.state == "running":
-        waits = len(await client.store.approvals.page(["pending"], turn.id, 100))
-    first = await client.store.journal.read(f"{row.id}/1", 0, 1)
+def _line(seen: "SessionOverview") -> dict[str, Any]:
+    row, turn = seen.row, seen.turn
     return {
         "session": row.id,
-        "state": _state(turn, waits),
+        "state": _state(seen),
         "agent": row.agent,
-        "title": str(first[0].data.get("text", "")) if first else "",
+        "title": seen.title,
         "last_turn": turn.id if turn else None,
         "last_at": rfc3339((turn.ended_at or turn.started_at or turn.created_at) if turn else row.created_at),
-        "waits": waits,
+        "waits": seen.waits,
     }
 
 
-def _state(turn: "TurnRow | None", waits: int) -> str:
-    if turn is None or turn.ended_at is not None:
+def _state(seen: "SessionOverview") -> str:
+    if seen.turn is None or seen.turn.ended_at is not None:
         return "idle"
-    return "waiting for a person" if waits else turn.state
+    return "waiting for a person" if seen.waits else seen.turn.state
 
 
 def _cells(line: dict[str, Any], terminal: bool) -> tuple[str, ...]:

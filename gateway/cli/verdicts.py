@@ -1,19 +1,17 @@
 """`approvals approve|deny`: what was shown is what is decided, and the person hears what the answer did."""
 
-import asyncio
 import re
-import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.approvals import item, look_at
-from gateway.cli.ask import ask
-from gateway.cli.exits import Code
-from gateway.cli.options import Actor, Color, Home, Json, Verbose, actor, more
+from gateway.cli.approvals import Shown, item
+from gateway.cli.command import Scene, opened, perform
+from gateway.cli.exits import Code, more
+from gateway.cli.options import Actor, Color, Home, Json, Verbose, actor
 from gateway.cli.screen import Screen
-from gateway.cli.stage import Scene, opened, perform
-from gateway.cli.words import clock, elapsed, grouped, revealed, short
+from gateway.cli.text import clock, elapsed, grouped, revealed, short
 from roundturn.errors import Refused, Settled, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +22,7 @@ DIGEST = re.compile(r"^[0-9a-f]{12,64}$")
 LEAST_PREFIX = (
     4  # of an id that is answered: one more pending request must not change what a short word means
 )
-PICK_UP_S = 10.0
-LOOK_S = 0.05
+PICK_UP = timedelta(seconds=10)
 PAST = {"approve": "approved", "deny": "denied"}
 
 
@@ -57,7 +54,8 @@ async def answer(
             reason = consent
         outcome = await client.decide(row.id, verdict, who, reason or None, given or row.digest)
         said = _standing(scene, outcome, verdict, who)
-        picked_up = await _picked_up(client, row.id) if wait and outcome.standing == "decided" else None
+        waited_for = wait and outcome.standing == "decided"
+        picked_up = await client.picked_up(row.id, PICK_UP) if waited_for else None
         _say(scene, outcome, said, picked_up)
     return Code.DONE
 
@@ -88,13 +86,13 @@ async def _consent(
     """The reason to give with the verdict, None when the person thought better of it."""
     asked = verdict == "approve" and digest is None
     if asked or (not reason and verdict == "deny"):
-        for line in (await look_at(client, row)).lines():
+        for line in Shown(await client.approval_with_call(row.id)).lines():
             scene.screen.talk(line)
     if asked:
-        yes = (await ask(scene.screen, "Approve this call? [y/N] ")).strip().lower() in ("y", "yes")
+        yes = (await scene.screen.ask("Approve this call? [y/N] ")).strip().lower() in ("y", "yes")
         return (reason or "") if yes else None
     if verdict == "deny" and not reason:
-        return (await ask(scene.screen, "Why not? The agent reads it: ")).strip() or None
+        return (await scene.screen.ask("Why not? The agent reads it: ")).strip() or None
     return reason or ""
 
 
@@ -131,25 +129,11 @@ def _look(scene: Scene, row: "ApprovalRow") -> str:
     return f"see: {scene.command(f'approvals show {short(row.id)}')}"
 
 
-async def _picked_up(client: "Client", approval: str) -> float | None:
-    """How long it took until the run went on, in milliseconds; None when that was not seen in time."""
-    began = time.monotonic()
-    while time.monotonic() - began < PICK_UP_S:
-        row = await client.store.approvals.read(approval)
-        if row is not None and row.consumed_at is not None and row.decided_at is not None:
-            return (row.consumed_at - row.decided_at).total_seconds() * 1000
-        call = await client.store.ledger.read(row.call) if row is not None else None
-        if call is None or call.status != "suspended":
-            return (time.monotonic() - began) * 1000
-        await asyncio.sleep(LOOK_S)
-    return None
-
-
-def _say(scene: Scene, outcome: "VerdictOutcome", said: str, picked_up_ms: float | None) -> None:
+def _say(scene: Scene, outcome: "VerdictOutcome", said: str, picked_up: timedelta | None) -> None:
     screen, row = scene.screen, outcome.row
     assert row is not None
     if screen.mode == "json":
-        seconds = None if picked_up_ms is None else round(picked_up_ms / 1000, 3)
+        seconds = None if picked_up is None else round(picked_up.total_seconds(), 3)
         extra: dict[str, Any] = {
             "standing": outcome.standing,
             "actor": row.actor,
@@ -157,8 +141,8 @@ def _say(scene: Scene, outcome: "VerdictOutcome", said: str, picked_up_ms: float
         }
         screen.document(item(row) | extra)
         return
-    if picked_up_ms is not None:
-        said += f" · picked up after {elapsed(picked_up_ms)}"
+    if picked_up is not None:
+        said += f" · picked up after {elapsed(picked_up.total_seconds() * 1000)}"
     elif outcome.standing == "decided":
         said += " · not picked up yet; it will be, as soon as a worker looks"
     if screen.terminal:

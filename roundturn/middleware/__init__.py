@@ -1,4 +1,4 @@
-"""The chain in its one order (design section 4); a middleware of the operator's goes between recovery and approval."""
+"""The chain in its one order (design section 4); an embedder's own layers stand between shaping and validation."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -14,6 +14,8 @@ from roundturn.middleware.shaping import Shaping
 from roundturn.middleware.validation import Validation
 from roundturn.registry import ToolRegistry
 from roundturn.store import Store
+
+ORDER = ("audit", "recovery", "shaping", "validation", "policy", "approval", "claim")  # outermost first
 
 
 def install(

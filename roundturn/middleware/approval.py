@@ -30,11 +30,12 @@ class Approval:
             self._question(ctx, decision, bound), self._ttl
         )
         if row is None:
-            return ToolExecutionResult.denied("Not run: the turn is being stopped.", "turn_stopping")
-        if row.state in ("approved", "consumed") and ctx.grant == row.id:
-            return await next(ctx)
-        if row.state in ("pending", "approved", "consumed"):
-            return ToolExecutionResult.suspended(row.id, expires_at=row.expires_at.isoformat())
+            return ToolExecutionResult.stopping()
+        if row.state == "consumed" or (row.state == "approved" and ctx.grant == row.id):
+            # A consumed one is this call's own, begun before: the claim knows what became of it.
+            return await next(ctx.with_(grant=row.id))
+        if row.state in ("pending", "approved"):
+            return ToolExecutionResult.suspended(row.id, row.expires_at)
         return ToolExecutionResult.denied(refusal_text(row), f"approval_{row.state}", approval_id=row.id)
 
     async def _granted(self, ctx: CallContext, bound: str) -> ApprovalRow | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from roundturn.approval import binding_digest
-from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.call import OUTCOME_UNKNOWN, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.middleware.audit import standing_result
 from roundturn.store import FINAL, Attempt, Ledger, insist
@@ -17,11 +17,6 @@ from roundturn.tool import Effect
 LEASE = timedelta(seconds=6)
 RENEW_S = 1.5
 LOOK_S = 0.25
-
-INTERRUPTED = "Outcome unknown: this was stopped while it was running. It may have run in part; look before doing it again."
-UNREACHABLE = (
-    "What this call needs could not be reached; it may have run in part, look before doing it again:"
-)
 
 
 class Claim:
@@ -42,7 +37,7 @@ class Claim:
             case "won":
                 return await self._run_once(ctx, next) if once else await next(ctx)
             case "stopped":
-                return ToolExecutionResult.denied("Not run: the turn is being stopped.", "turn_stopping")
+                return ToolExecutionResult.stopping()
             case "ungranted":
                 return ToolExecutionResult.denied(
                     "Not run: the approval no longer holds.", "approval_cancelled"
@@ -56,9 +51,9 @@ class Claim:
                 return await next(ctx)
             except asyncio.CancelledError:
                 # Whoever cancelled wants it over; that it began is a fact and goes into the ledger.
-                return ToolExecutionResult.failed(INTERRUPTED, "outcome_unknown")
+                return ToolExecutionResult.unknown("this was stopped while it was running.")
             except Unavailable as fault:  # others are tried again; a call that runs once cannot be
-                return ToolExecutionResult.failed(f"{UNREACHABLE} {fault.detail}", "outcome_unknown")
+                return ToolExecutionResult.unknown(f"what this needs could not be reached ({fault.detail}).")
 
     @asynccontextmanager
     async def _renewed(self, ctx: CallContext) -> AsyncIterator[None]:
@@ -82,9 +77,7 @@ class Claim:
             if row.status in FINAL:
                 return standing_result(row)
             if not row.lease_live and row.owner is not None:
-                gone = Attempt(
-                    f"{row.owner}-lapsed", "unknown", "outcome_unknown", self._clock(), 0, ctx.grant
-                )
+                gone = Attempt(f"{row.owner}-lapsed", "unknown", OUTCOME_UNKNOWN, self._clock(), 0, ctx.grant)
                 settle = partial(self._ledger.settle_unknown, ctx.tool_call_id, row.owner, gone)
                 row = await insist(settle, asyncio.sleep)
                 if row.status in FINAL:

@@ -66,16 +66,9 @@ class OpenAIChat:
         body: dict[str, Any] = {"messages": request.messages}
         if request.tools:  # an empty list is refused
             body["tools"] = request.tools
-        if request.max_tokens is not None:
-            body[self._limit_name()] = request.max_tokens
         if self._stream:
             body["stream_options"] = {"include_usage": True}
         return body
-
-    def _limit_name(self) -> str:
-        """OpenAI's newer models refuse the old name, most other servers know only the old one."""
-        is_openai = self._client.base_url.host.endswith(".openai.com")
-        return "max_completion_tokens" if is_openai else "max_tokens"
 
     def _connection_detail(self, fault: Exception) -> str:
         cause = fault.__cause__ if isinstance(fault, APIConnectionError) and fault.__cause__ else fault

@@ -20,7 +20,7 @@ from roundturn.stores.turns import SqlTurns
 
 @asynccontextmanager
 async def open_store(url: str, blobs: Path, busy_s: float) -> AsyncIterator[Store]:
-    """The store at `url` (SQLAlchemy, an async driver). Raises `ConfigurationError` unless it is migrated."""
+    """The store at `url` (SQLAlchemy's; SQLite runs in threads). Raises `ConfigurationError` unless it is migrated."""
     database = Database(url, busy_s)
     try:
         if (found := await current(database)) != head():

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import Row, Select, or_, select, update
 
 from roundturn import ids
-from roundturn.approval import DECIDED, ApprovalRow, Standing, Verdict, VerdictOutcome, standing_of
+from roundturn.approval import DECIDED, Answer, ApprovalRow, Standing, VerdictOutcome, standing_of
 from roundturn.event import NewEvent
 from roundturn.store import NewApproval
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
+from roundturn.stores.fence import fence
 from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, now_ms, tool_calls, turns, verdicts
-from roundturn.stores.turns import fence
 
 SHORTEST_DIGEST = 12  # hexadecimal digits that show which call was looked at
 
@@ -28,22 +28,22 @@ class SqlApprovals:
     def request(self, tx: Tx, wanted: NewApproval, ttl: timedelta) -> ApprovalRow | None:
         standing = fence(tx, wanted.turn)
         known = select(approvals).where(approvals.c.call == wanted.call, approvals.c.digest == wanted.digest)
-        if (row := (tx.execute(known)).one_or_none()) is not None:
+        if (row := tx.execute(known).one_or_none()) is not None:
             return _approval(row)
-        if not standing.goes_on or standing.stop_origin is not None:
+        if not standing.may_begin:
             return None
         at = now(tx)
         made = ids.approval_id(secrets.token_bytes(16))
         once = insert(tx, approvals).values(
-            **asdict(wanted), id=made, state="pending", created_at=at, expires_at=at + ttl, claimed=False
+            **asdict(wanted), id=made, state="pending", created_at=at, expires_at=at + ttl, unverified=False
         )
         wait = update(tool_calls).where(
             tool_calls.c.id == wanted.call, tool_calls.c.status.in_(("requested", "suspended"))
         )
-        if (tx.execute(wait.values(status="suspended"))).rowcount == 0:
+        if tx.execute(wait.values(status="suspended")).rowcount == 0:
             return None  # it is being run or has its result: nothing to ask a person
         tx.execute(once.on_conflict_do_nothing())
-        row = (tx.execute(known)).one()
+        row = tx.execute(known).one()
         append(tx, wanted.run, [NewEvent("approval.requested", _shown(row))])
         return _approval(row)
 
@@ -62,41 +62,34 @@ class SqlApprovals:
         return await self._all(query.order_by(approvals.c.created_at, approvals.c.id).limit(limit))
 
     @writing
-    def decide(
-        self,
-        tx: Tx,
-        approval: str,
-        verdict: Verdict,
-        actor: str,
-        claimed: bool,
-        via: str,
-        note: str | None,
-        digest: str | None,
-    ) -> VerdictOutcome:
+    def decide(self, tx: Tx, approval: str, answer: Answer) -> VerdictOutcome:
         row = _one(tx, approval, lock=True)
         if row is None:
             return VerdictOutcome("unknown", None)
         events: list[NewEvent] = []
-        if digest is not None and not (len(digest) >= SHORTEST_DIGEST and row.digest.startswith(digest)):
+        if not _was_shown(row, answer.digest):
             standing: Standing = "changed"
-        elif _swap(tx, row, DECIDED[verdict], actor=actor, claimed=claimed, note=note):
+        elif _swap(tx, row, answer):
             standing = "decided"
-            events = [
-                NewEvent(
-                    "approval.decided", {"approval_id": row.id, "state": DECIDED[verdict], "actor": actor}
-                )
-            ]
+            data = {"approval_id": row.id, "state": DECIDED[answer.verdict], "actor": answer.actor}
+            events = [NewEvent("approval.decided", data)]
         else:
             if _lapse(tx, row):
                 events = [NewEvent("approval.expired", {"approval_id": row.id})]
             row = _one(tx, approval) or row
-            standing = standing_of(row, verdict)
+            standing = standing_of(row, answer.verdict)
         tx.execute(
             verdicts.insert().values(
-                approval=row.id, verdict=verdict, standing=standing, actor=actor, claimed=claimed, via=via,
-                note=note, at=now(tx),
+                approval=row.id,
+                verdict=answer.verdict,
+                standing=standing,
+                actor=answer.actor,
+                unverified=answer.unverified,
+                via=answer.via,
+                note=answer.note,
+                at=now(tx),
             )
-        )  # fmt: skip
+        )
         append(tx, row.run, events)
         return VerdictOutcome(standing, _one(tx, approval))
 
@@ -122,31 +115,43 @@ class SqlApprovals:
             .distinct()
             .limit(limit)
         )
-        return list((tx.execute(query)).scalars())
+        return list(tx.execute(query).scalars())
 
     @reading
     def _all(self, tx: Tx, query: Select[Any]) -> list[ApprovalRow]:
         return [_approval(row) for row in tx.execute(query)]
 
 
-def _swap(tx: Tx, row: ApprovalRow, state: str, **values: Any) -> bool:
+def _was_shown(row: ApprovalRow, digest: str | None) -> bool:
+    """Who names a digest saw a call, and decides on no other."""
+    return digest is None or (len(digest) >= SHORTEST_DIGEST and row.digest.startswith(digest))
+
+
+def _swap(tx: Tx, row: ApprovalRow, answer: Answer) -> bool:
     """Pending and not past its time by the database's clock, or nothing happens."""
     swap = update(approvals).where(
         approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at > now_ms()
     )
-    return (tx.execute(swap.values(state=state, decided_at=now(tx), **values))).rowcount == 1
+    decided = swap.values(
+        state=DECIDED[answer.verdict],
+        actor=answer.actor,
+        unverified=answer.unverified,
+        note=answer.note,
+        decided_at=now(tx),
+    )
+    return tx.execute(decided).rowcount == 1
 
 
 def _lapse(tx: Tx, row: ApprovalRow) -> bool:
     lapse = update(approvals).where(
         approvals.c.id == row.id, approvals.c.state == "pending", approvals.c.expires_at <= now_ms()
     )
-    return (tx.execute(lapse.values(state="expired", decided_at=now(tx)))).rowcount == 1
+    return tx.execute(lapse.values(state="expired", decided_at=now(tx))).rowcount == 1
 
 
 def _one(tx: Tx, approval: str, *, lock: bool = False) -> ApprovalRow | None:
     query = select(approvals).where(approvals.c.id == approval)
-    row = (tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
+    row = tx.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
     return None if row is None else _approval(row)
 
 

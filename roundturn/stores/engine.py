@@ -67,7 +67,7 @@ class Database:
         """A transaction that holds the write lock from its first statement (BEGIN IMMEDIATE on SQLite).
 
         Raises `Unavailable` when the store is locked or away; nothing was written then, or the commit's
-        fate is unknown and the caller asks again, which every port method bears. Cancelled, it may commit.
+        fate is unknown and the caller may ask again (`store.py` says what that does). Cancelled, it may commit.
         """
         with _translated():
             return await self._runner.run(work, write=True)

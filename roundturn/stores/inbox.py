@@ -61,7 +61,7 @@ class SqlInbox:
             .select_from(inbox.join(older, older.c.session == inbox.c.session))
             .where(inbox.c.turn == turn, older.c.id < inbox.c.id, older.c.state == "waiting", older.c.rung)
         )
-        return (tx.execute(query)).scalar_one() == 0
+        return tx.execute(query).scalar_one() == 0
 
     @writing
     def mark_rung(self, tx: Tx, turn: str) -> None:
@@ -82,24 +82,22 @@ class SqlInbox:
             select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
         ).one()
         if (row := tx.execute(query.where(inbox.c.state == "taken")).one_or_none()) is not None:
-            return Taken(row.turn, holder.generation)
+            return Taken(row.turn)
         if (row := tx.execute(query.where(inbox.c.state == "waiting")).one_or_none()) is None:
             return None
         _begin(tx, row.turn, row.text, session, holder.generation, holder.last_seq + 1)
-        return Taken(row.turn, holder.generation)
+        return Taken(row.turn)
 
     @writing
     def count_start(self, tx: Tx, turn: str) -> int:
         bump = update(inbox).where(inbox.c.turn == turn).values(failed_starts=inbox.c.failed_starts + 1)
-        failed: int = (tx.execute(bump.returning(inbox.c.failed_starts))).scalar_one()
+        failed: int = tx.execute(bump.returning(inbox.c.failed_starts)).scalar_one()
         return failed
 
     @reading
     def untaken(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
         before = now(tx) - older_than
-        busy = (
-            inbox.alias()
-        )  # its turn's end is what moves the queue on; ringing meanwhile would only fill history
+        busy = inbox.alias()  # its turn's end moves the queue on; ringing meanwhile would only fill history
         query = (
             select(inbox.c.session)
             .where(inbox.c.state == "waiting", inbox.c.created_at <= before)
@@ -108,7 +106,7 @@ class SqlInbox:
             .order_by(func.min(inbox.c.id))
             .limit(limit)
         )
-        return list((tx.execute(query)).scalars())
+        return list(tx.execute(query).scalars())
 
 
 def _begin(tx: Tx, turn: str, text: str, session: str, generation: int, seq: int) -> None:
@@ -136,11 +134,11 @@ def _begin(tx: Tx, turn: str, text: str, session: str, generation: int, seq: int
 
 def _by_key(tx: Tx, session: str, key: str) -> Accepted | None:
     query = select(inbox.c.turn).where(inbox.c.session == session, inbox.c.key == key)
-    turn = (tx.execute(query)).scalar_one_or_none()
+    turn = tx.execute(query).scalar_one_or_none()
     return None if turn is None else Accepted(session, turn, 0, repeated=True)
 
 
 def _open_rows(tx: Tx, session: str) -> int:
     query = select(func.count()).where(inbox.c.session == session, inbox.c.state.in_(("waiting", "taken")))
-    found: int = (tx.execute(query)).scalar_one()
+    found: int = tx.execute(query).scalar_one()
     return found

@@ -19,7 +19,7 @@ def append(tx: Tx, run: str, events: Sequence[NewEvent]) -> None:
         .on_conflict_do_update(index_elements=["run"], set_={"last": event_counters.c.last + len(events)})
         .returning(event_counters.c.last)
     )
-    first = (tx.execute(bump)).scalar_one() - len(events) + 1
+    first = tx.execute(bump).scalar_one() - len(events) + 1
     at = now(tx)
     rows = [
         {"run": run, "offset": first + i, "type": event.type, "ts": event.ts or at, "data": event.data}

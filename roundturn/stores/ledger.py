@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
+from roundturn import ids
 from roundturn.event import NewEvent
 from roundturn.jsontext import recordable
 from roundturn.store import FINAL, Attempt, CallRow, Claim, OpenCall, Outcome
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
+from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, attempts, now_ms, sessions, tool_calls
-from roundturn.stores.turns import fence
 from roundturn.tool import Effect
 
 UNKNOWN = (
@@ -35,15 +36,13 @@ class SqlLedger:
         if row is None:
             return None
         standing = fence(tx, row.turn, lock=False)
-        session = tx.execute(
-            select(sessions.c.agent, sessions.c.action_dir).where(sessions.c.id == row.session)
-        ).one()
-        goes_on = standing.goes_on and standing.stop_origin is None
+        action_dir = tx.execute(
+            select(sessions.c.action_dir).where(sessions.c.id == row.session)
+        ).scalar_one()
         return OpenCall(
             row=call_row(row, bool(row.lease_live)),
-            goes_on=goes_on,
-            agent=session.agent,
-            action_dir=session.action_dir,
+            may_begin=standing.may_begin,
+            action_dir=action_dir,
             generation=standing.generation,
             snapshot=standing.snapshot,
         )
@@ -52,15 +51,12 @@ class SqlLedger:
     def claim(
         self, tx: Tx, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
     ) -> Claim:
-        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-        standing = fence(tx, turn)
-        row = _row(tx, call)
-        assert row is not None
+        standing, row = _held(tx, call)
         if row.status in FINAL:
             return "final"
         if row.status == "claimed":
             return "won" if row.owner == owner else "busy"
-        if not standing.goes_on or standing.stop_origin is not None:
+        if not standing.may_begin:
             return "stopped"
         if grant is not None and not _consume(tx, call, grant, digest):
             return "ungranted"
@@ -73,14 +69,11 @@ class SqlLedger:
         mine = update(tool_calls).where(
             tool_calls.c.id == call, tool_calls.c.owner == owner, tool_calls.c.status == "claimed"
         )
-        return (tx.execute(mine.values(lease_until=now_ms() + _ms(lease)))).rowcount == 1
+        return tx.execute(mine.values(lease_until=now_ms() + _ms(lease))).rowcount == 1
 
     @writing
     def settle(self, tx: Tx, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
-        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-        standing = fence(tx, turn)
-        row = _row(tx, call)
-        assert row is not None
+        standing, row = _held(tx, call)
         _audit(tx, call, attempt)
         if row.status in FINAL or (row.status == "claimed" and row.owner != owner):
             return call_row(row, bool(row.lease_live))
@@ -88,10 +81,7 @@ class SqlLedger:
 
     @writing
     def settle_unknown(self, tx: Tx, call: str, owner: str, attempt: Attempt) -> CallRow:
-        turn = (tx.execute(select(tool_calls.c.turn).where(tool_calls.c.id == call))).scalar_one()
-        standing = fence(tx, turn)
-        row = _row(tx, call)
-        assert row is not None
+        standing, row = _held(tx, call)
         if row.status != "claimed" or row.owner != owner or row.lease_live:
             return call_row(row, bool(row.lease_live))
         _audit(tx, call, attempt)
@@ -101,14 +91,6 @@ class SqlLedger:
     @writing
     def audit(self, tx: Tx, call: str, attempt: Attempt) -> None:
         _audit(tx, call, attempt)
-
-    @reading
-    def attempts(self, tx: Tx, call: str) -> list[Attempt]:
-        query = select(attempts).where(attempts.c.call == call).order_by(attempts.c.started_at)
-        return [
-            Attempt(row.id, row.status, row.error_type, row.started_at, row.elapsed_ms, row.grant)
-            for row in tx.execute(query)
-        ]
 
 
 def call_row(row: Row[Any], lease_live: bool) -> CallRow:
@@ -132,10 +114,18 @@ def call_row(row: Row[Any], lease_live: bool) -> CallRow:
     )
 
 
+def _held(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
+    """How the call's turn stands and the call itself, locked in this order."""
+    standing = fence(tx, ids.CallPosition.parse(call).turn)
+    row = _row(tx, call)
+    assert row is not None, "a call is in the ledger before anybody works on it"
+    return standing, row
+
+
 def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
     query = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live"))
     query = query.where(tool_calls.c.id == call)
-    return (tx.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
+    return tx.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
 
 
 def _take(tx: Tx, row: Row[Any], owner: str, lease: timedelta | None) -> None:
@@ -151,10 +141,10 @@ def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
     """A grant is used up here, for this call and these arguments; the same call may show it again (design section 6)."""
     fits = (approvals.c.id == grant, approvals.c.call == call, approvals.c.digest == digest)
     use = update(approvals).where(*fits, approvals.c.state == "approved")
-    if (tx.execute(use.values(state="consumed", consumed_at=now(tx)))).rowcount == 1:
+    if tx.execute(use.values(state="consumed", consumed_at=now(tx))).rowcount == 1:
         return True
     again = select(approvals.c.id).where(*fits, approvals.c.state == "consumed")
-    return (tx.execute(again)).scalar_one_or_none() is not None
+    return tx.execute(again).scalar_one_or_none() is not None
 
 
 def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:

@@ -175,13 +175,14 @@ entries = Table(
     Column("session", ForeignKey("sessions.id"), primary_key=True),
     Column("generation", Integer, primary_key=True),
     Column("seq", Integer, primary_key=True),
-    Column("role", String(10), CheckConstraint("role IN ('user', 'assistant', 'note')"), nullable=False),
+    Column("role", String(10), CheckConstraint("role IN ('user', 'assistant')"), nullable=False),
     Column("turn", String(60), nullable=False),
     Column("step", Integer, nullable=False),
     Column("text", CleanText, nullable=False),
     Column("calls", Json, nullable=False),
     Column("finish", String(10)),
     Column("model", Label(200)),
+    Column("started_at", UtcMillis),  # of the attempt whose reply this is; it tells attempts apart
     Index("entries_reply", "turn", "step", "role"),
 )
 
@@ -254,7 +255,7 @@ approvals = Table(
         nullable=False,
     ),
     Column("actor", CleanText),
-    Column("claimed", Boolean, nullable=False, default=False),
+    Column("unverified", Boolean, nullable=False, default=False),
     Column("note", CleanText),
     Column("created_at", UtcMillis, nullable=False),
     Column("expires_at", UtcMillis, nullable=False),
@@ -273,7 +274,7 @@ verdicts = Table(
     Column("verdict", String(10), nullable=False),
     Column("standing", String(16), nullable=False),  # only "decided" counted
     Column("actor", CleanText, nullable=False),
-    Column("claimed", Boolean, nullable=False),
+    Column("unverified", Boolean, nullable=False),
     Column("via", Label(20), nullable=False),
     Column("note", CleanText),
     Column("at", UtcMillis, nullable=False),

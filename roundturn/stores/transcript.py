@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Select, func, select, update
 
 from roundturn import ids
 from roundturn.event import NewEvent
 from roundturn.message import AskedCall, Entry, Reply, Usage
 from roundturn.store import FINAL, Conversation, OpenStep, PlannedCall, StoredReply
 from roundturn.stores.engine import Database, Tx, now, reading, writing
+from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
 from roundturn.stores.ledger import call_row
 from roundturn.stores.tables import entries, sessions, tool_calls, turns
-from roundturn.stores.turns import fence
 
 
 class SqlTranscript:
@@ -22,21 +22,18 @@ class SqlTranscript:
         self.database = database
 
     @reading
-    def read(self, tx: Tx, session: str, generation: int) -> Conversation:
-        return _conversation(tx, session, generation, 0)
-
-    @reading
     def open_step(self, tx: Tx, turn: str, step: int, generation: int, seq: int) -> OpenStep | None:
         standing = fence(tx, turn, lock=False)
         if not standing.found:
             return None
         stored = _stored(tx, turn, step)
-        goes_on = standing.goes_on and standing.stop_origin is None
         news = Conversation((), {})
-        if goes_on and stored is None:
+        if standing.may_begin and stored is None:
             after = seq if generation == standing.generation else 0
-            news = _conversation(tx, standing.session, standing.generation, after)
-        return OpenStep(stored, goes_on, standing.session, standing.generation, standing.snapshot, news)
+            news = conversation(tx, standing.session, standing.generation, after)
+        return OpenStep(
+            stored, standing.may_begin, standing.session, standing.generation, standing.snapshot, news
+        )
 
     @writing
     def store_reply(
@@ -44,12 +41,14 @@ class SqlTranscript:
     ) -> StoredReply | None:
         # The transcript's next place belongs to the session, whose row comes first in the lock order.
         owner = select(sessions.c.last_seq).where(sessions.c.id == ids.session_of(turn))
-        seq = (tx.execute(owner.with_for_update(key_share=True))).scalar_one() + 1
+        seq = tx.execute(owner.with_for_update(key_share=True)).scalar_one() + 1
         standing = fence(tx, turn)
-        _charge(tx, turn, reply.usage)  # it was paid for, kept or not
-        if (known := _stored(tx, turn, step)) is not None:
+        known = _stored(tx, turn, step)
+        if known is None or not _is_of_attempt(tx, turn, step, started_at):
+            _charge(tx, turn, reply.usage)  # it was paid for, kept or not
+        if known is not None:
             return known
-        if not standing.goes_on:
+        if not standing.running:
             return None
         tx.execute(update(sessions).where(sessions.c.id == standing.session).values(last_seq=seq))
         tx.execute(
@@ -64,6 +63,7 @@ class SqlTranscript:
                 calls=[planned.asked.model_dump() for planned in calls],
                 finish=reply.finish,
                 model=reply.model,
+                started_at=started_at,
             )
         )
         if calls:
@@ -71,12 +71,8 @@ class SqlTranscript:
         append(tx, standing.run, _events(turn, step, reply, calls, started_at))
         return _stored(tx, turn, step)
 
-    @writing
-    def add_usage(self, tx: Tx, turn: str, usage: Usage) -> None:
-        _charge(tx, turn, usage)
 
-
-def _conversation(tx: Tx, session: str, generation: int, after: int) -> Conversation:
+def conversation(tx: Tx, session: str, generation: int, after: int) -> Conversation:
     rows = select(entries).where(
         entries.c.session == session, entries.c.generation == generation, entries.c.seq > after
     )
@@ -113,15 +109,25 @@ def _conversation(tx: Tx, session: str, generation: int, after: int) -> Conversa
     )
 
 
-def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
+def _reply(turn: str, step: int) -> Select[Any]:
     query = select(entries).where(
         entries.c.turn == turn, entries.c.step == step, entries.c.role == "assistant"
     )
-    row = (tx.execute(query.order_by(entries.c.generation.desc()).limit(1))).one_or_none()
+    return query.order_by(entries.c.generation.desc()).limit(1)
+
+
+def _is_of_attempt(tx: Tx, turn: str, step: int, started_at: datetime) -> bool:
+    """Whether the reply that stands is of the attempt that began then: its commit went through unheard."""
+    stands = _reply(turn, step).subquery()
+    return tx.execute(select(stands.c.seq).where(stands.c.started_at == started_at)).one_or_none() is not None
+
+
+def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
+    row = tx.execute(_reply(turn, step)).one_or_none()
     if row is None:
         return None
     calls = select(tool_calls).where(tool_calls.c.turn == turn, tool_calls.c.step == step)
-    found = (tx.execute(calls.order_by(tool_calls.c.index))).all()
+    found = tx.execute(calls.order_by(tool_calls.c.index)).all()
     asked = tuple(AskedCall(**call) for call in row.calls)
     return StoredReply(
         Reply(text=row.text, calls=asked, finish=row.finish, model=row.model or ""),
@@ -130,7 +136,7 @@ def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
 
 
 def _ledger_rows(
-    tx: Tx, standing: Any, turn: str, step: int, calls: Sequence[PlannedCall]
+    tx: Tx, standing: Fence, turn: str, step: int, calls: Sequence[PlannedCall]
 ) -> list[dict[str, Any]]:
     at = now(tx)
     return [

@@ -1,6 +1,6 @@
 """Turns: may one go on, how it is stopped, and the one transaction that ends it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from roundturn.event import TERMINAL, NewEvent, TurnState
 from roundturn.message import Usage
 from roundturn.store import Look, TurnRow
 from roundturn.stores.engine import Database, Tx, now, reading, writing
+from roundturn.stores.fence import fence
 from roundturn.stores.journal import append
 from roundturn.stores.tables import approvals, entries, inbox, sessions, tool_calls, turns
 from roundturn.tool import Effect
@@ -30,16 +31,13 @@ class SqlTurns:
         return _one(tx, select(turns).where(turns.c.id == turn))
 
     @reading
-    def look(self, tx: Tx, turn: str) -> Look:
-        # Of the calls that still wait: a long turn's settled approvals would otherwise fill its history.
-        query = (
-            select(approvals.c.id, approvals.c.state)
-            .join(tool_calls, tool_calls.c.id == approvals.c.call)
-            .where(tool_calls.c.status == "suspended")
+    def look(self, tx: Tx, turn: str, waiting: Sequence[str]) -> Look:
+        standing = fence(tx, turn, lock=False)
+        query = select(approvals.c.id, approvals.c.state).where(
+            approvals.c.turn == turn, approvals.c.id.in_(waiting), approvals.c.state != "pending"
         )
-        row = fence(tx, turn, lock=False)
-        decided = tx.execute(query.where(approvals.c.turn == turn, approvals.c.state != "pending"))
-        return Look(row.goes_on, row.stop_origin, {item.id: item.state for item in decided})
+        decided = {row.id: row.state for row in tx.execute(query)}
+        return Look(standing.running, standing.stop_origin, decided)
 
     @reading
     def last_of(self, tx: Tx, session: str) -> TurnRow | None:
@@ -88,39 +86,14 @@ class SqlTurns:
             .order_by(func.coalesce(turns.c.checked_at, 0), turns.c.started_at)
             .limit(limit)
         )
-        found = list((tx.execute(query)).scalars())
+        found = list(tx.execute(query).scalars())
         tx.execute(update(turns).where(turns.c.id.in_(found)).values(checked_at=at))
         return found
 
 
-class Fence:
-    """A turn's standing inside a transaction: `goes_on` is the condition of every write on its behalf."""
-
-    def __init__(self, row: Row[Any] | None) -> None:
-        self.found = row is not None
-        self.run: str = row.run if row else ""
-        self.session: str = row.session if row else ""
-        self.generation: int = row.generation if row else -1
-        self.stop_origin: str | None = row.stop_origin if row else None
-        self.snapshot: str = (row.snapshot or "") if row else ""
-        self.goes_on = row is not None and row.state == "running" and row.generation == row.current
-
-
-def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
-    """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
-    query = (
-        select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
-        .join(sessions, sessions.c.id == turns.c.session)
-        .where(turns.c.id == turn)
-    )
-    if lock:
-        query = query.with_for_update(of=turns, key_share=True)
-    return Fence((tx.execute(query)).one_or_none())
-
-
 def _locked(tx: Tx, turn: str) -> Row[Any] | None:
     query = select(turns).where(turns.c.id == turn).with_for_update(key_share=True)
-    return (tx.execute(query)).one_or_none()
+    return tx.execute(query).one_or_none()
 
 
 def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
@@ -131,7 +104,7 @@ def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
         .values(state="cancelled")
         .returning(approvals.c.id)
     )
-    cancelled = (tx.execute(cancel)).scalars().all()
+    cancelled = tx.execute(cancel).scalars().all()
     return [NewEvent("approval.cancelled", {"approval_id": approval}) for approval in cancelled]
 
 
@@ -149,7 +122,7 @@ def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
         tool_calls.c.turn == turn, tool_calls.c.status.in_(("requested", "suspended", "claimed"))
     )
     events = []
-    for call in (tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index))).all():
+    for call in tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index)).all():
         # A keyed call is not claimed, so that one in flight looks like one that never began.
         unknown = call.status == "claimed" or (call.status == "requested" and call.effect == Effect.KEYED)
         answer: Mapping[str, Any] = {
@@ -171,7 +144,7 @@ def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
 
 
 def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
-    row = (tx.execute(query)).one_or_none()
+    row = tx.execute(query).one_or_none()
     if row is None:
         return None
     said = (

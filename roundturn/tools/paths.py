@@ -35,23 +35,6 @@ class Place:
     shown: str
 
 
-def resolve(path: str, context: ToolContext, *, writing: bool) -> Path:
-    """The absolute path inside `context.cwd`; the last components need not exist.
-
-    Raises `ToolFailed` of kind `path_refused`. For opening use `open_confined` or `confined_place`: between
-    this answer and a later open by name, somebody else may have swapped a component.
-    """
-    parts = _parts(path, context.cwd)
-    if not parts:
-        if writing:
-            raise _refused(path, "it is the action directory itself; name a file inside it")
-        with _base(path, context):
-            return context.cwd
-    with suppress(FileNotFoundError), confined_place(path, context) as place:
-        existing(place, context)
-    return context.cwd.joinpath(*parts)
-
-
 def open_confined(path: str, context: ToolContext) -> int:
     """A descriptor of the regular file at `path`, open for reading; the caller closes it.
 

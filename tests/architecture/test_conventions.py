@@ -13,7 +13,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "manager", "shared", "common", "b
 # Who may print or block, and why.
 PRINTS = {
     "worker/__main__.py": "says on standard error why it cannot start",
-    "gateway/dev.py": "the one `ready` line that scripts wait for",
+    "gateway/dev/serve.py": "the one `ready` line that scripts wait for",
 }
 SLEEPS = {
     "roundturn/tools/supervised.py": "in its own small process, between the end of a command and its children's"

@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import scenario, step, until
@@ -56,7 +57,7 @@ async def test_an_owner_that_wakes_after_its_lease_cannot_overwrite_the_honest_u
     worker.signal(signal.SIGCONT)
 
     async def late_try() -> bool:
-        attempts = await s.client.store.ledger.attempts(f"{turn}.0.0")
+        attempts = await rows.attempts(s.database, f"{turn}.0.0")
         return {attempt.status for attempt in attempts} == {"unknown", "completed"}
 
     await until(late_try, "the late result in the audit")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, scenario, step, until
@@ -18,7 +19,7 @@ async def transcript_is_right(s: System, turn: str) -> None:
     """Every request the endpoint saw was well-formed (it is strict), and the talk reads as if nothing had happened."""
     assert {request["status"] for request in await s.model.requests()} <= {200, None}
     session = turn.rsplit("/", 1)[0]
-    talk = (await s.client.store.transcript.read(session, 0)).entries
+    talk = (await rows.transcript(s.database, session)).entries
     assert [entry.role for entry in talk] == ["user", "assistant", "assistant", "assistant"]
     assert [entry.seq for entry in talk] == [1, 2, 3, 4]
     await s.assert_one_terminal_event(turn)

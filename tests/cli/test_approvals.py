@@ -4,8 +4,10 @@ import os
 import pty
 import signal
 import subprocess
-from typing import Any
+from typing import Any, get_args
 
+from gateway.cli.approvals import StateChoice
+from roundturn.approval import State
 from tests.cli.conftest import ROUNDTURN, Desk, OpenDesk
 from tests.requirements import requirement
 from tests.system import scenario, step, until
@@ -285,3 +287,20 @@ async def test_what_hides_in_the_arguments_is_visible_to_who_decides(desk: OpenD
     terminal = Terminal(d, "approvals", "show", row.id)
     assert await terminal.ended() == 0
     assert r"echo ok\r\x1b[2Krm -rf \u202etxt.\u200b" in terminal.said
+
+
+async def test_a_request_is_told_by_its_command_alone_in_lists_and_beside_a_run(desk: OpenDesk) -> None:
+    d = await desk(
+        scenario("ship", step(("bash", {"command": "ls -la", "timeout_s": 120})), step(text="shipped"))
+    )
+    running = d.roundturn.start("run", "ship")
+    await running.says("▲ bash  ls -la   waits for a person")
+    (item,) = (await d.roundturn("approvals", "list", "--json")).document["items"]
+    listed = await d.roundturn("approvals", "list")
+    assert listed.out.split("\t")[2:4] == ["bash", "ls -la"]
+    await d.roundturn("approvals", "approve", item["approval_id"], "--digest", item["digest"])
+    assert "120" not in (await running.ended()).err
+
+
+def test_the_states_that_can_be_asked_for_are_those_of_an_approval() -> None:
+    assert get_args(StateChoice) == (*get_args(State), "all")

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway import demojob
-from gateway.demojob import COUNTED, PUBLISHED, REPORT, lines
+from gateway.dev import job
+from gateway.dev.job import COUNTED, PUBLISHED, REPORT, lines
 from tests.cli.test_dev import clean_environment
-from tests.cli.test_supervise import alive, until
+from tests.cli.test_supervisor import alive, until
 from tests.requirements import requirement
 
 LIMIT_S = 120
 RUN = """
 import asyncio, sys
 from pathlib import Path
-from gateway.demo import run_demo
+from gateway.dev.demo import run_demo
 sys.exit(asyncio.run(run_demo(Path(sys.argv[1]), interactive=False, verbose=False)))
 """
 
@@ -82,11 +82,11 @@ async def test_a_demo_that_is_left_ends_its_processes_and_names_its_logs(tmp_pat
 )
 def test_the_act_is_between_its_first_and_its_last_line(tmp_path: Path, text: str, begun: bool) -> None:
     (tmp_path / PUBLISHED).write_text(text)
-    assert demojob.in_the_act(tmp_path) is begun
+    assert job.in_the_act(tmp_path) is begun
 
 
 async def test_a_repeated_side_effect_would_be_seen(tmp_path: Path) -> None:
     (tmp_path / COUNTED).write_text("open orders: 3\nopen orders: 3\n")
-    proofs = await demojob.prove(None, tmp_path, [], kills=2)  # type: ignore[arg-type] - no call, no look-up
+    proofs = await job.prove(None, tmp_path, [], kills=2)  # type: ignore[arg-type] - no call, no look-up
     assert not proofs[1].holds
     assert "2 times" in proofs[1].text or "twice" in proofs[1].text

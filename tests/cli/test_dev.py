@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from gateway import ports
 from gateway.client import Client, open_client
-from gateway.dev import locked, run_dev
-from gateway.parts import SCENARIOS, UI_DISTANCE, environment
+from gateway.dev import ports
+from gateway.dev.processes import SCENARIOS, UI_DISTANCE, environment
+from gateway.dev.serve import locked, run_dev
 from roundturn import settings
 from roundturn.errors import ConfigurationError, Unavailable, UsageError
 from roundturn.models.scripted.scenario import read_scenarios
-from tests.cli.test_supervise import alive, until
+from tests.cli.test_supervisor import alive, until
 from tests.requirements import requirement
 
 LIMIT_S = 60
 RUN = """
 import asyncio, sys
 from pathlib import Path
-from gateway.dev import run_dev
+from gateway.dev.serve import run_dev
 from roundturn import settings
 home, port, headless = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "headless"
 sys.exit(asyncio.run(run_dev(settings.load(home), port=port, headless=headless, verbose=False)))

@@ -112,9 +112,6 @@ class FakeLedger:
         self._open()
         self.audited.append(attempt)
 
-    async def attempts(self, call: str) -> list[Attempt]:
-        return self.audited
-
 
 @dataclass
 class FakeApprovals:

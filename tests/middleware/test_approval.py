@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundturn.approval import ApprovalRow, binding_digest, refusal_text
-from roundturn.call import CallContext, SessionRef, ToolExecutionResult
+from roundturn.call import CallContext, SessionRef, Suspension, ToolExecutionResult
 from roundturn.middleware.approval import Approval
 from roundturn.rules import Decision, Policy
 from tests.middleware.scene import CALL, NOW, SESSION, TURN, Bench, Change, FakeApprovals, Look, context, done
@@ -37,10 +37,7 @@ async def test_a_question_is_stored_and_the_call_suspended_until_its_expiry() ->
     result, entered = await through(approvals)
     (row,) = approvals.rows.values()
     assert (result.status, entered) == ("suspended", [])
-    assert result.metadata == {
-        "approval_id": row.id,
-        "expires_at": (NOW + timedelta(hours=1)).isoformat(),
-    }
+    assert result.suspension == Suspension(approval=row.id, expires_at=NOW + timedelta(hours=1))
     assert (row.session, row.turn, row.call, row.workflow_id) == (SESSION, TURN, CALL, f"turn/{TURN}")
     assert (row.rule, row.layer, row.reason) == ("side-effect", "default", "it changes something")
 
@@ -71,7 +68,7 @@ async def test_a_call_that_nobody_decided_about_is_asked_about() -> None:
 @pytest.mark.parametrize("state", ["approved", "consumed"])
 async def test_with_its_grant_the_call_goes_on_also_after_a_crash(state: Any) -> None:
     approvals = FakeApprovals()
-    approval = (await through(approvals))[0].metadata["approval_id"]
+    approval = (await through(approvals))[0].suspension.approval
     approvals.answer(approval, state)
     _, entered = await through(approvals, grant=approval)
     assert [ctx.grant for ctx in entered] == [approval]
@@ -80,7 +77,7 @@ async def test_with_its_grant_the_call_goes_on_also_after_a_crash(state: Any) ->
 async def test_without_the_grant_an_approved_call_waits_under_the_same_request() -> None:
     approvals = FakeApprovals()
     first, _ = await through(approvals)
-    approvals.answer(first.metadata["approval_id"], "approved")
+    approvals.answer(first.suspension.approval, "approved")
     again, entered = await through(approvals)
     assert (again.status, again.metadata, entered) == ("suspended", first.metadata, [])
 
@@ -100,18 +97,18 @@ async def test_without_the_grant_an_approved_call_waits_under_the_same_request()
 )
 async def test_a_grant_for_anything_else_is_a_new_question(changes: dict[str, Any]) -> None:
     approvals = FakeApprovals()
-    approval = (await through(approvals, spec=Change().spec()))[0].metadata["approval_id"]
+    approval = (await through(approvals, spec=Change().spec()))[0].suspension.approval
     approvals.answer(approval, "approved")
     given = {"spec": Change().spec(), "grant": approval, **changes}
     result, entered = await through(approvals, given.pop("arguments", {"a": 1}), **given)
     assert (result.status, entered, len(approvals.rows)) == ("suspended", [], 2)
-    assert result.metadata["approval_id"] != approval
+    assert result.suspension.approval != approval
 
 
 @requirement("M-25")
 async def test_the_order_of_keys_is_not_another_question() -> None:
     approvals = FakeApprovals()
-    approval = (await through(approvals, {"a": 1, "b": 2}))[0].metadata["approval_id"]
+    approval = (await through(approvals, {"a": 1, "b": 2}))[0].suspension.approval
     approvals.answer(approval, "approved")
     _, entered = await through(approvals, {"b": 2, "a": 1}, grant=approval)
     assert len(entered) == 1
@@ -133,7 +130,7 @@ async def test_a_grant_that_nobody_knows_is_a_new_question() -> None:
 )
 async def test_no_yes_is_a_denial_in_its_own_words_with_and_without_the_id(state: Any, said: str) -> None:
     approvals = FakeApprovals()
-    approval = (await through(approvals))[0].metadata["approval_id"]
+    approval = (await through(approvals))[0].suspension.approval
     approvals.answer(approval, state, note="not on a Friday")
     for grant in (approval, None):
         result, entered = await through(approvals, grant=grant)

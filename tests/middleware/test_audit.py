@@ -1,6 +1,7 @@
 """The outermost layer: what came back is written with who, when and how long, and what stands is returned."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from roundturn.store import Attempt
 from roundturn.tool import ToolResult
 from tests.middleware.scene import NOW, Clock, FakeLedger, call_row, context, done
 from tests.requirements import requirement
+
+LATER = datetime(2099, 1, 1, tzinfo=UTC)
 
 
 @requirement("M-15")
@@ -34,10 +37,10 @@ async def test_a_suspension_is_audited_and_leaves_the_call_open() -> None:
     ledger = FakeLedger(call_row(status="suspended"))
 
     async def suspend(ctx: CallContext) -> ToolExecutionResult:
-        return ToolExecutionResult.suspended("ap_1")
+        return ToolExecutionResult.suspended("ap_1", LATER)
 
     result = await Audit(ledger, Clock())(context("change"), suspend)
-    assert result.metadata["approval_id"] == "ap_1"
+    assert result.suspension.approval == "ap_1"
     assert [each.status for each in ledger.audited] == ["suspended"]
     assert ledger.row.status == "suspended"
 
@@ -66,7 +69,7 @@ async def test_a_locked_store_is_waited_for(suspended: bool) -> None:
     ledger = FakeLedger(call_row(), refuse=1)
 
     async def inner(ctx: CallContext) -> ToolExecutionResult:
-        return ToolExecutionResult.suspended("ap_1") if suspended else await done(ctx)
+        return ToolExecutionResult.suspended("ap_1", LATER) if suspended else await done(ctx)
 
     await Audit(ledger, Clock())(context("change"), inner)
     assert len(ledger.audited) == 1

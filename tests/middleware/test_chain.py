@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
@@ -132,7 +133,7 @@ def test_there_are_exactly_three_statuses_each_with_its_factory() -> None:
     made = [
         ToolExecutionResult.completed(ToolResult(output="")),
         ToolExecutionResult.denied("no", "x"),
-        ToolExecutionResult.suspended("ap_1"),
+        ToolExecutionResult.suspended("ap_1", datetime(2099, 1, 1, tzinfo=UTC)),
     ]
     assert [result.status for result in made] == ["completed", "denied", "suspended"]
     with pytest.raises(ValidationError):
@@ -167,7 +168,7 @@ async def test_going_in_again_after_a_yes_runs_once_and_shows_two_attempts() -> 
     first = await bench.call("change", {"text": "a"})
     assert first.status == "suspended"
     assert tool.runs == []
-    approval = first.metadata["approval_id"]
+    approval = first.suspension.approval
     bench.approvals.answer(approval, "approved")
     second = await bench.call("change", {"text": "a"}, grant=approval)
     assert (second.status, second.result.output) == ("completed", "changed")
@@ -180,11 +181,11 @@ async def test_going_in_again_after_a_yes_runs_once_and_shows_two_attempts() -> 
 async def test_an_old_grant_with_changed_arguments_is_a_new_suspension() -> None:
     tool = Change()
     bench = Bench(tool)
-    first = (await bench.call("change", {"text": "a"})).metadata["approval_id"]
+    first = (await bench.call("change", {"text": "a"})).suspension.approval
     bench.approvals.answer(first, "approved")
     second = await bench.call("change", {"text": "b"}, grant=first)
     assert second.status == "suspended"
-    assert second.metadata["approval_id"] != first
+    assert second.suspension.approval != first
     assert tool.runs == []
 
 
@@ -202,7 +203,7 @@ def rewriting(*words: str) -> Middleware:
 async def test_what_a_middleware_rewrites_is_what_is_asked_about_and_what_runs() -> None:
     tool = Change()
     bench = Bench(tool, extra=(rewriting("rewritten", "rewritten"),))
-    approval = (await bench.call("change", {"text": "original"})).metadata["approval_id"]
+    approval = (await bench.call("change", {"text": "original"})).suspension.approval
     assert bench.approvals.rows[approval].arguments["text"] == "rewritten"
     bench.approvals.answer(approval, "approved")
     assert (await bench.call("change", {"text": "original"}, grant=approval)).status == "completed"
@@ -213,7 +214,7 @@ async def test_what_a_middleware_rewrites_is_what_is_asked_about_and_what_runs()
 async def test_what_a_middleware_rewrites_differently_after_the_yes_is_asked_about_anew() -> None:
     tool = Change()
     bench = Bench(tool, extra=(rewriting("seen", "not seen"),))
-    approval = (await bench.call("change", {"text": "original"})).metadata["approval_id"]
+    approval = (await bench.call("change", {"text": "original"})).suspension.approval
     bench.approvals.answer(approval, "approved")
     again = await bench.call("change", {"text": "original"}, grant=approval)
     assert (again.status, len(bench.approvals.rows)) == ("suspended", 2)

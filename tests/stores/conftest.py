@@ -35,6 +35,15 @@ async def store(database: Database, store_url: str, tmp_path: Path) -> AsyncIter
 
 
 @pytest.fixture
+async def databases(database: Database, store_url: str) -> AsyncIterator[list[Database]]:
+    """Four of their own on one file, as four processes would have."""
+    more = [Database(store_url, BUSY_S) for _ in range(3)]
+    yield [database, *more]
+    for each in more:
+        await each.close()
+
+
+@pytest.fixture
 async def stores(store: Store, store_url: str, tmp_path: Path) -> AsyncIterator[list[Store]]:
     """Four on one database, each with its own connections and queue, as four processes would have."""
     async with AsyncExitStack() as stack:

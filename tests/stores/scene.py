@@ -1,13 +1,17 @@
 """What most tests of the store begin with: a session, a running turn, calls in the ledger, an approval."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from roundturn import ids
-from roundturn.approval import ApprovalRow
+from roundturn.approval import Answer, ApprovalRow
+from roundturn.event import NewEvent
 from roundturn.message import AskedCall, Reply, Usage
 from roundturn.store import Attempt, NewApproval, Outcome, PlannedCall, Store, StoredReply
+from roundturn.stores.engine import Database
+from roundturn.stores.journal import append
 from roundturn.tool import Effect
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,8 +42,10 @@ def reply(*calls: PlannedCall, text: str = "", usage: Usage = Usage()) -> Reply:
     return Reply(text=text, calls=asked, finish="calls" if calls else "stop", usage=usage, model="m")
 
 
-async def step(store: Store, turn: str, *calls: PlannedCall, n: int = 0, **said: Any) -> StoredReply | None:
-    return await store.transcript.store_reply(turn, n, reply(*calls, **said), calls, AT)
+async def step(
+    store: Store, turn: str, *calls: PlannedCall, n: int = 0, at: datetime = AT, **said: Any
+) -> StoredReply | None:
+    return await store.transcript.store_reply(turn, n, reply(*calls, **said), calls, at)
 
 
 async def one_call(store: Store, effect: Effect = Effect.ONCE) -> tuple[str, str]:
@@ -80,12 +86,10 @@ async def asked(
     return row
 
 
-async def approve(store: Store, approval: str, **answer: Any) -> str:
+async def approve(store: Store, approval: str, **said: Any) -> str:
     """Answers; returns how the answer stood."""
-    said: dict[str, Any] = {
-        "verdict": "approve", "actor": "ann", "claimed": False, "via": "test", "note": None, "digest": None,
-    }  # fmt: skip
-    return (await store.approvals.decide(approval, **{**said, **answer})).standing
+    answer = replace(Answer("approve", "ann", unverified=False, via="test"), **said)
+    return (await store.approvals.decide(approval, answer)).standing
 
 
 def attempt(name: str, status: str = "completed", grant: str | None = None) -> Attempt:
@@ -94,6 +98,11 @@ def attempt(name: str, status: str = "completed", grant: str | None = None) -> A
 
 def outcome(output: str = "done", **changes: Any) -> Outcome:
     return replace(Outcome("completed", output, is_error=False), **changes)
+
+
+async def journal(database: Database, run: str, events: Sequence[NewEvent]) -> None:
+    """Events without the fact that makes them true."""
+    await database.write(lambda tx: append(tx, run, events))
 
 
 async def events(store: Store, run: str) -> list[str]:

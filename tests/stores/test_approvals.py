@@ -217,13 +217,13 @@ async def test_an_answer_that_names_what_was_seen_must_name_this(
     assert await state(store, row.id) == ("approved" if standing == "decided" else "pending")
 
 
-async def test_a_claimed_actor_is_kept_as_a_claim(store: Store) -> None:
+async def test_that_nobody_checked_the_actor_is_kept(store: Store) -> None:
     turn, call = await scene.one_call(store)
     row = await scene.asked(store, turn, call)
-    await scene.approve(store, row.id, claimed=True)
+    await scene.approve(store, row.id, unverified=True)
     held = await store.approvals.read(row.id)
     assert held is not None
-    assert held.claimed
+    assert held.unverified
 
 
 async def test_requests_are_found_by_the_beginning_of_their_id_taken_literally(store: Store) -> None:

@@ -5,6 +5,8 @@ from datetime import timedelta
 
 from roundturn import ids
 from roundturn.store import Store
+from roundturn.stores.engine import Database
+from tests import rows
 from tests.requirements import requirement
 from tests.stores import scene
 
@@ -31,13 +33,15 @@ async def test_a_message_to_no_session_is_not_accepted(store: Store) -> None:
 
 
 @requirement("P119")
-async def test_messages_are_taken_in_the_order_in_which_they_were_accepted(store: Store) -> None:
+async def test_messages_are_taken_in_the_order_in_which_they_were_accepted(
+    store: Store, database: Database
+) -> None:
     session = await scene.session(store)
     for text in ("a", "b", "c"):
         await store.inbox.accept(session, text)
     taken = [await finish_next(store, session) for _ in range(4)]
     assert taken == [f"{session}/1", f"{session}/2", f"{session}/3", None]
-    said = [entry.text for entry in (await store.transcript.read(session, 0)).entries]
+    said = [entry.text for entry in (await rows.transcript(database, session)).entries]
     assert said == ["a", "b", "c"]
 
 
@@ -82,19 +86,21 @@ async def test_taking_again_gives_the_same_turn_until_it_has_ended(store: Store)
     assert second.turn != first.turn
 
 
-async def test_takers_at_the_same_time_get_the_same_turn_which_starts_once(stores: list[Store]) -> None:
+async def test_takers_at_the_same_time_get_the_same_turn_which_starts_once(
+    stores: list[Store], database: Database
+) -> None:
     session = await scene.session(stores[0])
     for text in ("a", "b"):
         await stores[0].inbox.accept(session, text)
     taken = await asyncio.gather(*(store.inbox.take(session) for store in stores * 3))
     assert {each.turn for each in taken if each} == {f"{session}/1"}
     assert (await scene.events(stores[0], f"{session}/1")).count("turn.started") == 1
-    assert len((await stores[0].transcript.read(session, 0)).entries) == 1
+    assert len((await rows.transcript(database, session)).entries) == 1
 
 
 @requirement("P119")
 async def test_concurrent_messages_are_all_kept_and_handled_in_order_of_acceptance(
-    stores: list[Store],
+    stores: list[Store], database: Database
 ) -> None:
     session = await scene.session(stores[0])
     accepted = await asyncio.gather(
@@ -105,7 +111,7 @@ async def test_concurrent_messages_are_all_kept_and_handled_in_order_of_acceptan
     assert sorted(each.position for each in accepted if each) == list(range(20))
     taken = [await finish_next(stores[0], session) for _ in range(20)]
     assert taken == [f"{session}/{n}" for n in range(1, 21)]
-    said = [entry.text for entry in (await stores[0].transcript.read(session, 0)).entries]
+    said = [entry.text for entry in (await rows.transcript(database, session)).entries]
     assert said == [by_turn[turn] for turn in taken if turn]
 
 

@@ -14,6 +14,7 @@ from roundturn.store import Store
 from roundturn.stores.engine import Database
 from roundturn.stores.tables import CleanText, Json, Label, metadata
 from roundturn.tool import Effect
+from tests import rows
 from tests.requirements import requirement
 from tests.stores import scene
 
@@ -33,7 +34,7 @@ ODD: dict[str, Any] = {
 
 
 @pytest.fixture
-async def filled(store: Store) -> str:
+async def filled(store: Store, database: Database) -> str:
     """Bad text through every port that takes text from a model, a tool, a person or a file."""
     session = (await store.sessions.open(BAD, BAD)).id
     await store.sessions.freeze(session, BAD)
@@ -71,7 +72,7 @@ async def filled(store: Store) -> str:
         scene.outcome(BAD, metadata={**ODD, "error_type": BAD}),
         type(odd)("x", "completed", BAD * 100, scene.AT, 1, None),
     )
-    await store.journal.append(turn, [NewEvent("step.started", ODD)])
+    await scene.journal(database, turn, [NewEvent("step.started", ODD)])
     await store.turns.request_stop(turn, BAD * 100)
     await store.turns.finish(turn, "failed", BAD, 1)
     return turn
@@ -116,9 +117,9 @@ async def test_no_text_is_longer_than_its_column(filled: str, database: Database
 
 
 @requirement("P19")
-async def test_what_is_read_back_is_the_clean_text(filled: str, store: Store) -> None:
+async def test_what_is_read_back_is_the_clean_text(filled: str, store: Store, database: Database) -> None:
     session = ids.session_of(filled)
-    heard = await store.transcript.read(session, 0)
+    heard = await rows.transcript(database, session)
     assert [entry.text for entry in heard.entries] == [CLEAN, CLEAN]
     assert heard.entries[1].calls[0].arguments == CLEAN
     assert heard.results[f"{filled}.0.0"] == CLEAN
@@ -144,12 +145,14 @@ async def test_a_record_keeps_odd_values_as_their_text(filled: str, store: Store
 
 
 @requirement("P19")
-async def test_one_bad_event_does_not_lose_the_others_of_its_transaction(store: Store) -> None:
-    await store.journal.append("r", [NewEvent("turn.started", {"x": BAD}), NewEvent("turn.ended")])
+async def test_one_bad_event_does_not_lose_the_others_of_its_transaction(
+    store: Store, database: Database
+) -> None:
+    await scene.journal(database, "r", [NewEvent("turn.started", {"x": BAD}), NewEvent("turn.ended")])
     assert [event.type for event in await store.journal.read("r", 0, 9)] == ["turn.started", "turn.ended"]
 
 
-async def test_text_of_five_megabytes_goes_in_and_out(store: Store) -> None:
+async def test_text_of_five_megabytes_goes_in_and_out(store: Store, database: Database) -> None:
     big = "ü😀" * 850_000
     session = await scene.session(store)
     await store.inbox.accept(session, big)
@@ -158,7 +161,7 @@ async def test_text_of_five_megabytes_goes_in_and_out(store: Store) -> None:
     call = scene.planned(Effect.PURE, "t", json.dumps({"a": big}))
     await scene.step(store, taken.turn, call, text=big)
     await store.ledger.settle(f"{taken.turn}.0.0", "o", scene.outcome(big), scene.attempt("o"))
-    heard = await asyncio.wait_for(store.transcript.read(session, 0), 20)
+    heard = await asyncio.wait_for(rows.transcript(database, session), 20)
     assert heard.entries[0].text == heard.entries[1].text == big
     assert heard.results[f"{taken.turn}.0.0"] == big
     events = await store.journal.read(taken.turn, 0, 99)

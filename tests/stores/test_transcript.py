@@ -1,6 +1,7 @@
 """The transcript: a step has one reply, a turn that is over gets none, results stand in call order."""
 
 import asyncio
+from datetime import timedelta
 
 from sqlalchemy import update
 
@@ -10,6 +11,7 @@ from roundturn.store import Store, StoredReply
 from roundturn.stores.engine import Database
 from roundturn.stores.tables import sessions
 from roundturn.tool import Effect
+from tests import rows
 from tests.requirements import requirement
 from tests.stores import scene
 
@@ -25,7 +27,9 @@ async def usage(store: Store, turn: str) -> Usage:
     return row.usage
 
 
-async def test_the_first_reply_of_a_step_wins_and_later_attempts_get_it(store: Store) -> None:
+async def test_the_first_reply_of_a_step_wins_and_later_attempts_get_it(
+    store: Store, database: Database
+) -> None:
     turn = await scene.running_turn(store)
     first = await scene.step(store, turn, scene.planned(Effect.PURE, "a"), text="first")
     later = await scene.step(store, turn, scene.planned(Effect.ONCE, "b"), text="later")
@@ -33,7 +37,7 @@ async def test_the_first_reply_of_a_step_wins_and_later_attempts_get_it(store: S
     assert later == first
     assert (later.reply.text, [call.tool for call in later.calls]) == ("first", ["a"])
     assert await reply(store, turn) == first
-    assert len((await store.transcript.read(ids.session_of(turn), 0)).entries) == 2
+    assert len((await rows.transcript(database, ids.session_of(turn))).entries) == 2
 
 
 async def test_replies_at_the_same_time_give_one_entry_and_one_set_of_calls(stores: list[Store]) -> None:
@@ -52,15 +56,30 @@ async def test_replies_at_the_same_time_give_one_entry_and_one_set_of_calls(stor
 async def test_what_the_losing_attempt_cost_is_counted_too(store: Store) -> None:
     turn = await scene.running_turn(store)
     await scene.step(store, turn, text="a", usage=Usage(input_tokens=10, output_tokens=2))
-    await scene.step(store, turn, text="b", usage=Usage(input_tokens=7, cached_tokens=4))
+    later = scene.AT + timedelta(milliseconds=1)
+    await scene.step(store, turn, text="a", at=later, usage=Usage(input_tokens=7, cached_tokens=4))
     assert await usage(store, turn) == Usage(input_tokens=17, output_tokens=2, cached_tokens=4)
+
+
+async def test_an_attempt_that_writes_again_after_a_commit_of_unknown_fate_is_charged_once(
+    store: Store,
+) -> None:
+    turn = await scene.running_turn(store)
+    at = scene.AT + timedelta(microseconds=1_600)
+    for _ in range(3):
+        stored = await scene.step(
+            store, turn, scene.planned(Effect.ONCE), text="a\x00", at=at, usage=Usage(input_tokens=10)
+        )
+        assert stored is not None
+    assert await usage(store, turn) == Usage(input_tokens=10)
+    assert (await scene.events(store, turn)).count("model.replied") == 1
 
 
 async def test_usage_that_the_endpoint_did_not_tell_stays_unknown(store: Store) -> None:
     turn = await scene.running_turn(store)
     await scene.step(store, turn, text="a")
     assert await usage(store, turn) == Usage()
-    await store.transcript.add_usage(turn, Usage(output_tokens=3))
+    await scene.step(store, turn, n=1, text="b", usage=Usage(output_tokens=3))
     assert await usage(store, turn) == Usage(output_tokens=3)
 
 
@@ -78,11 +97,11 @@ async def test_a_reply_for_another_generation_is_not_stored(store: Store, databa
     turn = await scene.running_turn(store)
     await database.write(lambda tx: tx.execute(update(sessions).values(generation=1)))
     assert await scene.step(store, turn, text="stale") is None
-    assert len((await store.transcript.read(ids.session_of(turn), 0)).entries) == 1
+    assert len((await rows.transcript(database, ids.session_of(turn))).entries) == 1
 
 
 @requirement("P84")
-async def test_results_stand_in_call_order_whichever_came_first(store: Store) -> None:
+async def test_results_stand_in_call_order_whichever_came_first(store: Store, database: Database) -> None:
     turn = await scene.running_turn(store)
     await scene.step(store, turn, *[scene.planned(Effect.PURE, f"t{n}") for n in range(12)])
     calls = [ids.call_id(turn, 0, n) for n in range(12)]
@@ -92,14 +111,14 @@ async def test_results_stand_in_call_order_whichever_came_first(store: Store) ->
     assert stored is not None
     assert [call.id for call in stored.calls] == calls
     assert [call.output for call in stored.calls] == [f"of {call}" for call in calls]
-    heard = await store.transcript.read(ids.session_of(turn), 0)
+    heard = await rows.transcript(database, ids.session_of(turn))
     assert heard.results == {call: f"of {call}" for call in calls}
 
 
-async def test_calls_without_a_result_are_not_among_the_results(store: Store) -> None:
+async def test_calls_without_a_result_are_not_among_the_results(store: Store, database: Database) -> None:
     turn, call = await scene.one_call(store)
     await store.ledger.claim(call, "owner", scene.LEASE, None, scene.DIGEST)
-    assert (await store.transcript.read(ids.session_of(turn), 0)).results == {}
+    assert (await rows.transcript(database, ids.session_of(turn))).results == {}
 
 
 @requirement("P04")
@@ -113,13 +132,13 @@ async def test_a_call_that_came_with_its_answer_is_settled_and_never_runs(store:
     assert (row.status, row.output, row.is_error) == ("denied", "cut off", True)
 
 
-async def test_a_reply_with_two_hundred_calls_is_one_step(store: Store) -> None:
+async def test_a_reply_with_two_hundred_calls_is_one_step(store: Store, database: Database) -> None:
     turn = await scene.running_turn(store)
     stored = await scene.step(store, turn, *[scene.planned(Effect.KEYED, f"t{n}") for n in range(200)])
     assert stored is not None
     assert [call.index for call in stored.calls] == list(range(200))
     assert await store.turns.finish(turn, "cancelled", "", 1)
-    heard = await store.transcript.read(ids.session_of(turn), 0)
+    heard = await rows.transcript(database, ids.session_of(turn))
     assert len(heard.results) == 200
     offsets = [event.offset for event in await store.journal.read(turn, 0, 1_000)]
     assert offsets == list(range(1, len(offsets) + 1))

@@ -10,8 +10,7 @@ import pytest
 
 from roundturn.errors import ToolFailed
 from roundturn.tool import ToolContext
-from roundturn.tools import paths
-from roundturn.tools.paths import confined_place, open_confined, resolve
+from roundturn.tools.paths import confined_place, existing, open_confined
 from tests.requirements import requirement
 
 RACES = 400
@@ -102,25 +101,23 @@ ATTACKS = [
 
 
 @requirement("X-12", "P134", "T-11")
-@pytest.mark.parametrize("writing", [False, True], ids=["reading", "writing"])
+@pytest.mark.parametrize("create", [False, True], ids=["reading", "writing"])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_every_attack_is_refused_and_says_what_to_do(
-    context: ToolContext, tmp_path: Path, attack: str, writing: bool, monkeypatch: pytest.MonkeyPatch
+    context: ToolContext, tmp_path: Path, attack: str, create: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(context.cwd)  # the path of a socket is short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
         before = sorted(tmp_path.rglob("*"))
         path = attack.replace("{tmp}", str(tmp_path))
-        with pytest.raises(ToolFailed) as refusal:
-            resolve(path, context, writing=writing)
+        with pytest.raises(ToolFailed) as refusal, confined_place(path, context, create=create) as place:
+            existing(place, context)
         assert refusal.value.kind == "path_refused"
         assert ";" in refusal.value.detail or "ask the operator" in refusal.value.detail
         assert refusal.value.detail.isprintable()
         with pytest.raises((ToolFailed, FileNotFoundError)):
             open_confined(path, context)
-        with pytest.raises(ToolFailed), confined_place(path, context, create=True) as place:
-            paths.existing(place, context)
     assert [p for p in sorted(tmp_path.rglob("*")) if p not in before] == []
 
 
@@ -141,17 +138,16 @@ def test_every_attack_is_refused_and_says_what_to_do(
         ("x" * 255, "x" * 255),
     ],
 )
-def test_a_path_inside_resolves_to_itself(
-    context: ToolContext, tmp_path: Path, path: str, below: str
-) -> None:
-    for writing in (False, True):
-        assert resolve(path.replace("{tmp}", str(tmp_path)), context, writing=writing) == context.cwd / below
+def test_a_path_inside_leads_to_itself(context: ToolContext, tmp_path: Path, path: str, below: str) -> None:
+    wanted = context.cwd / below
+    with confined_place(path.replace("{tmp}", str(tmp_path)), context, create=True) as place:
+        assert place.name == wanted.name
+        assert os.path.samestat(os.fstat(place.directory), wanted.parent.stat())
 
 
-def test_the_action_directory_itself_may_be_looked_at_and_not_written(context: ToolContext) -> None:
-    assert resolve(".", context, writing=False) == context.cwd
-    with pytest.raises(ToolFailed, match="name a file inside"):
-        resolve(".", context, writing=True)
+def test_the_action_directory_itself_is_no_file(context: ToolContext) -> None:
+    with pytest.raises(ToolFailed, match="name a file inside"), confined_place(".", context):
+        pass
     with pytest.raises(IsADirectoryError):
         open_confined(".", context)
 
@@ -162,7 +158,8 @@ def test_an_action_directory_behind_a_link_of_the_operator_works_by_both_names(t
     (tmp_path / "alias").symlink_to("real")
     context = ToolContext(tmp_path / "alias", "call-1")
     for spelling in ("f", f"{tmp_path}/alias/f", f"{tmp_path}/real/f"):
-        assert resolve(spelling, context, writing=False) == tmp_path / "alias" / "f"
+        with open(open_confined(spelling, context)) as file:
+            assert file.read() == "x"
 
 
 @requirement("X-12")
@@ -170,29 +167,31 @@ def test_a_protected_directory_is_known_by_identity_whatever_its_name(tmp_path: 
     (tmp_path / "action" / "state").mkdir(parents=True)
     (tmp_path / "other_name").symlink_to("action/state")
     context = ToolContext(tmp_path / "action", "call-1", (tmp_path / "other_name",))
-    with pytest.raises(ToolFailed, match="protected"):
-        resolve("state/ledger.db", context, writing=True)
+    with (
+        pytest.raises(ToolFailed, match="protected"),
+        confined_place("state/ledger.db", context, create=True),
+    ):
+        pass
 
 
 @requirement("X-12")
 def test_an_action_directory_inside_a_protected_one_is_of_no_use(tmp_path: Path) -> None:
     (tmp_path / "workspace" / "action").mkdir(parents=True)
     context = ToolContext(tmp_path / "workspace" / "action", "call-1", (tmp_path / "workspace",))
-    for path in (".", "x"):
-        with pytest.raises(ToolFailed, match="ask the operator"):
-            resolve(path, context, writing=False)
+    with pytest.raises(ToolFailed, match="ask the operator"):
+        open_confined("x", context)
 
 
 def test_a_missing_action_directory_is_the_operators_to_mend(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="ask the operator"):
-        resolve("x", ToolContext(tmp_path / "gone", "call-1"), writing=False)
+        open_confined("x", ToolContext(tmp_path / "gone", "call-1"))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc here")
 def test_kernel_trees_are_closed_even_when_the_action_directory_is_above_them() -> None:
     for path in ("proc/self/environ", "/proc/1/mem", "dev/null", "sys/kernel"):
         with pytest.raises(ToolFailed) as refusal:
-            resolve(path, ToolContext(Path("/"), "call-1"), writing=False)
+            open_confined(path, ToolContext(Path("/"), "call-1"))
         assert refusal.value.kind == "path_refused"
 
 

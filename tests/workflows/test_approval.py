@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from roundturn import ids
+from roundturn.approval import Answer
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, scenario, step, until
@@ -46,13 +48,13 @@ async def test_an_approved_call_runs_once_and_a_denied_one_never(system: OpenSys
     assert "wrong branch" in row.text
     assert s.effects() == [f"note_once a {turn}.0.0"]
     assert await outcome(s, f"{turn}.1.0") == ("denied", "approval_denied")
-    assert [a.status for a in await s.client.store.ledger.attempts(f"{turn}.0.0")] == [
+    assert [a.status for a in await rows.attempts(s.database, f"{turn}.0.0")] == [
         "suspended",
         "completed",
     ]
     decided = await s.client.store.approvals.read(first.id)
     assert decided is not None
-    assert (decided.state, decided.actor, decided.claimed) == ("consumed", "ada", True)
+    assert (decided.state, decided.actor, decided.unverified) == ("consumed", "ada", True)
 
 
 @requirement("P33", "P34", "P35", "L-15")
@@ -126,7 +128,7 @@ async def test_a_plain_signal_decides_and_an_early_one_is_kept(system: OpenSyste
     assert len(s.effects()) == 1
     row = await s.client.store.approvals.read(approval.id)
     assert row is not None
-    assert (row.actor, row.claimed) == ("ada", True)
+    assert (row.actor, row.unverified) == ("ada", True)
 
 
 async def test_an_early_signal_is_kept_while_the_call_is_still_on_its_way_to_suspension(
@@ -227,7 +229,7 @@ async def test_fifty_pending_approvals_survive_a_restart_and_all_go_on_once(syst
         await s.decide(approval.id)
     for approval in approvals[:5]:  # the wake-up is lost: only the row says yes
         decided = await s.client.store.approvals.decide(
-            approval.id, "approve", "ada", True, "cli", None, None
+            approval.id, Answer("approve", "ada", unverified=True, via="cli")
         )
         assert decided.standing == "decided"
     await s.start_worker()

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from pathlib import Path
 
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, TemporalServer, scenario, step, until
@@ -41,10 +42,10 @@ async def test_200_messages_of_8_senders_into_12_sessions_are_each_handled_once_
     for session, turns in sent.items():
         ordered = sorted(turns, key=lambda turn: int(turn.rsplit("/", 1)[1]))
         assert len(set(turns)) == len(turns)
-        rows = [await s.ended(turn, 120) for turn in ordered]
-        assert {row.state for row in rows} == {"completed"}
-        assert [row.started_at for row in rows] == sorted(row.started_at for row in rows if row.started_at)
-        talk = (await s.client.store.transcript.read(session, 0)).entries
+        ended = [await s.ended(turn, 120) for turn in ordered]
+        assert {row.state for row in ended} == {"completed"}
+        assert [row.started_at for row in ended] == sorted(row.started_at for row in ended if row.started_at)
+        talk = (await rows.transcript(s.database, session)).entries
         asked = [entry.text.removeprefix("message ") for entry in talk if entry.role == "user"]
         answered = [entry.text.removeprefix("heard ") for entry in talk if entry.role == "assistant"]
         assert asked == answered
@@ -154,4 +155,31 @@ async def test_a_session_terminated_while_its_turn_runs_starts_no_second_turn(sy
     assert (await s.ended(first)).state == "completed"
     assert (await s.ended(second)).state == "completed"
     assert len(s.effects()) == 1
+    await assert_all_closed(s)
+
+
+@requirement("L-16", "L-18")
+async def test_a_cancel_of_the_session_workflow_leaves_its_turn_alone_and_the_next_one_waits(
+    system: OpenSystem,
+) -> None:
+    s = await system(
+        scenario("wait", step(("note_once", {"text": "a", "gate": "open"})), step(text="ok")), ANSWER
+    )
+    await s.start_worker()
+    session = await s.session()
+    first = await s.send("wait here", session)
+    await until(s.effects, "the tool")
+    second = await s.send("message b", session)
+    await s.temporal.get_workflow_handle(f"session/{session}").cancel()
+    handle = s.temporal.get_workflow_handle(f"session/{session}")
+
+    async def heard() -> bool:
+        events = (await handle.fetch_history()).events
+        return any(event.HasField("workflow_execution_cancel_requested_event_attributes") for event in events)
+
+    await until(heard, "the cancel request in the history")
+    assert [line for line in await s.types(second) if line == "turn.started"] == []
+    (s.workdir / "open").touch()
+    assert (await s.ended(first)).state == "completed"
+    assert (await s.ended(second)).text == "heard b"
     await assert_all_closed(s)

@@ -242,6 +242,10 @@ async def test_interference_by_temporal_commands_ends_or_leaves_the_turn_cleanly
             ):
                 await handle.signal("verdict", payload)
             await handle.signal("no_such_signal", 1)
+            await handle.signal("verdict")
+            await handle.signal("verdict", args=[1, 2])
+            await handle.signal("verdict", args=[1, 2, 3, 4])
+            await handle.signal("wake", args=[1, 2])
         else:
             with pytest.raises(Exception, match="not found|no_such"):
                 await handle.query("no_such_query")
@@ -312,3 +316,47 @@ async def test_text_that_no_store_can_hold_is_cleaned_on_its_way(system: OpenSys
     assert (await s.ended(turn)).text == "got a\ufffdb"
     body = json.dumps((await s.model.requests())[0]["body"])
     assert "\\u0000" not in body
+
+
+@requirement("P109")
+@pytest.mark.parametrize("point", ["ledger.open_call", "transcript.open_step", "turns.look"])
+async def test_a_defect_ends_the_turn_with_its_name_and_nobody_is_asked_on(
+    system: OpenSystem, point: str
+) -> None:
+    s = await system(
+        scenario("go", step(("note_once", {"text": "a"}), ("note_keyed", {"text": "b"})), step(text="done")),
+        scenario("next", step(text="fine")),
+        policy={"ask": ["note_once"]},
+    )
+    await s.start_worker(fault=f"{point}:defect:{s.home / 'failed'}")
+    session = await s.session()
+    turn = await s.send("go", session)
+    row = await s.ended(turn, 20)
+    assert row.state == "failed"
+    assert "RuntimeError" in row.reason
+    assert await s.client.store.approvals.page(["pending", "approved"], turn, 10) == []
+    await s.assert_one_terminal_event(turn)
+    await s.workflow_closed(f"turn/{turn}")
+    assert (await s.ended(await s.send("next", session))).text == "fine"
+
+
+@requirement("P109", "I-01")
+async def test_a_cancel_of_the_workflow_itself_settles_everything_once(system: OpenSystem) -> None:
+    s = await system(
+        scenario(
+            "go",
+            step(("note_once", {"text": "a", "gate": "never"}), ("bash", {"command": "true"})),
+            step(text="x"),
+        )
+    )
+    await s.start_worker()
+    turn = await s.send("go")
+    await s.pending(turn)
+    await until(s.effects, "the tool")
+    for _ in range(3):
+        await s.temporal.get_workflow_handle(f"turn/{turn}").cancel()
+    row = await s.ended(turn, 15)
+    assert (row.state, row.reason) == ("cancelled", "its workflow was cancelled from outside")
+    await s.workflow_closed(f"turn/{turn}")
+    await s.workflow_closed(f"session/{row.session}")
+    await s.assert_one_terminal_event(turn)

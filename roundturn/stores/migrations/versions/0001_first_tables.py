@@ -59,11 +59,12 @@ def upgrade() -> None:
         sa.Column("calls", sa.Text(), nullable=False),
         sa.Column("finish", sa.String(length=10), nullable=True),
         sa.Column("model", sa.String(length=200), nullable=True),
+        sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
             ["session"],
             ["sessions.id"],
         ),
-        sa.CheckConstraint("role IN ('user', 'assistant', 'note')"),
+        sa.CheckConstraint("role IN ('user', 'assistant')"),
         sa.PrimaryKeyConstraint("session", "generation", "seq"),
     )
     op.create_index("entries_reply", "entries", ["turn", "step", "role"], unique=False)
@@ -169,7 +170,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("state", sa.String(length=10), nullable=False),
         sa.Column("actor", sa.Text(), nullable=True),
-        sa.Column("claimed", sa.Boolean(), nullable=False),
+        sa.Column("unverified", sa.Boolean(), nullable=False),
         sa.Column("note", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
@@ -214,7 +215,7 @@ def upgrade() -> None:
         sa.Column("verdict", sa.String(length=10), nullable=False),
         sa.Column("standing", sa.String(length=16), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("claimed", sa.Boolean(), nullable=False),
+        sa.Column("unverified", sa.Boolean(), nullable=False),
         sa.Column("via", sa.String(length=20), nullable=False),
         sa.Column("note", sa.Text(), nullable=True),
         sa.Column("at", sa.BigInteger(), nullable=False),

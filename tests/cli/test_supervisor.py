@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway import supervise
-from gateway.supervise import Child, Log, Part, Supervisor, supervised
+from gateway.dev import supervisor as supervision
+from gateway.dev.supervisor import Child, Log, Part, Supervisor, supervised
 from tests.requirements import requirement
 
 SLEEPS = "import time; time.sleep(600)"
@@ -20,7 +20,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from gateway.supervise import Part, Supervisor, supervised
+from gateway.dev.supervisor import Part, Supervisor, supervised
 
 async def ready(pid):
     while "here" not in (logs / "child.log").read_text():
@@ -136,11 +136,11 @@ async def test_five_deaths_in_a_short_time_are_enough(tmp_path: Path, said: list
 
     began = time.monotonic()
     ended = await supervised(supervisor, work())
-    assert time.monotonic() - began < supervise.WINDOW_S
+    assert time.monotonic() - began < supervision.WINDOW_S
     assert (ended.why, ended.code) == ("failed", 1)
     assert "child was killed by SIGKILL and is given up" in ended.told
     assert "  | I fall" in ended.told
-    assert sum("it starts again" in line for line in said) == supervise.DEATHS - 1
+    assert sum("it starts again" in line for line in said) == supervision.DEATHS - 1
 
 
 async def test_what_refuses_to_start_is_not_asked_again(tmp_path: Path, said: list[str]) -> None:
@@ -249,7 +249,7 @@ async def test_a_child_does_not_hear_the_terminal(supervisor: Supervisor) -> Non
 
 
 def test_a_long_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "LOG_BYTES", 100)
+    monkeypatch.setattr(supervision, "LOG_BYTES", 100)
     log = Log(tmp_path / "child.log")
     opened = log.open()
     os.write(opened, b"old\n" * 100)

@@ -1,6 +1,6 @@
-"""What activities keep of a talk is never more than what can no longer change."""
+"""What activities keep of a transcript is never more than what can no longer change."""
 
-from activities.conversation import KEPT_SESSIONS, Talks
+from activities.transcripts import KEPT_SESSIONS, Transcripts
 from roundturn.message import AskedCall, Entry
 from roundturn.store import Conversation, OpenStep
 from tests.requirements import requirement
@@ -21,7 +21,7 @@ def entry(seq: int, *, calls: int = 0, step: int = 0) -> Entry:
 
 @requirement("P104")
 def test_news_is_added_to_what_is_known_and_gives_the_same_request_as_reading_all() -> None:
-    warm, cold = Talks(), Talks()
+    warm, cold = Transcripts(), Transcripts()
     first, second = [entry(1), entry(2, calls=2)], [entry(3, calls=1, step=1)]
     results = {"s_x/1.0.0": "a", "s_x/1.0.1": "b"}
     warm.heard(opened(first, results), warm.known("s_x"), "prompt")
@@ -33,22 +33,22 @@ def test_news_is_added_to_what_is_known_and_gives_the_same_request_as_reading_al
 
 
 def test_a_call_without_its_result_is_not_kept() -> None:
-    talks = Talks()
-    talks.heard(opened([entry(1), entry(2, calls=1)], {}), talks.known("s_x"), "prompt")
-    assert talks.known("s_x").seq == 0
+    transcripts = Transcripts()
+    transcripts.heard(opened([entry(1), entry(2, calls=1)], {}), transcripts.known("s_x"), "prompt")
+    assert transcripts.known("s_x").seq == 0
 
 
 def test_another_generation_begins_anew() -> None:
-    talks = Talks()
-    talks.heard(opened([entry(1), entry(2)], {}), talks.known("s_x"), "prompt")
-    messages = talks.heard(opened([entry(1)], {}, generation=1), talks.known("s_x"), "prompt")
+    transcripts = Transcripts()
+    transcripts.heard(opened([entry(1), entry(2)], {}), transcripts.known("s_x"), "prompt")
+    messages = transcripts.heard(opened([entry(1)], {}, generation=1), transcripts.known("s_x"), "prompt")
     assert [message["content"] for message in messages] == ["prompt", "text 1"]
-    assert talks.known("s_x").generation == 1
+    assert transcripts.known("s_x").generation == 1
 
 
-def test_only_the_most_recent_talks_are_kept() -> None:
-    talks = Talks()
+def test_only_the_most_recent_transcripts_are_kept() -> None:
+    transcripts = Transcripts()
     for n in range(KEPT_SESSIONS + 1):
-        talks.heard(opened([entry(1)], {}, session=f"s_{n}"), talks.known(f"s_{n}"), "prompt")
-    assert talks.known("s_0").seq == 0
-    assert talks.known(f"s_{KEPT_SESSIONS}").seq == 1
+        transcripts.heard(opened([entry(1)], {}, session=f"s_{n}"), transcripts.known(f"s_{n}"), "prompt")
+    assert transcripts.known("s_0").seq == 0
+    assert transcripts.known(f"s_{KEPT_SESSIONS}").seq == 1

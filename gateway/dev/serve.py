@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway import parts, ports
-from gateway.devtalk import Talk, notable
-from gateway.parts import Ports
-from gateway.supervise import Supervisor, supervised
+from gateway.color import ColorChoice
+from gateway.dev import ports, processes
+from gateway.dev.processes import Ports
+from gateway.dev.supervisor import Supervisor, supervised
+from gateway.dev.talk import Talk, notable
+from gateway.upgrade import upgrade_store
 from roundturn import __version__
 from roundturn.errors import ConfigurationError, Unavailable, UsageError
 from roundturn.settings import DEV_FILE, Settings
-from roundturn.stores.engine import Database
-from roundturn.stores.migrations import upgrade
 
 DEFAULT_PORT = 7233
 LAST_PORT = 65_535
@@ -49,10 +49,10 @@ class Stack:
     async def start(self) -> None:
         """Raises what migrations raise. Returns when a message would be answered."""
         settings, supervisor = self.settings, self.supervisor
-        temporal = supervisor.start(parts.temporal_part(settings, self.ports))
+        temporal = supervisor.start(processes.temporal_part(settings, self.ports))
         model = None
         if self.ports.model is not None:
-            model = supervisor.start(parts.model_part(self.ports.model, self.scenario))
+            model = supervisor.start(processes.model_part(self.ports.model, self.scenario))
         migrated = await _migrate(settings)
         await temporal.up.wait()
         page = f"   ui http://{ports.HOST}:{self.ports.ui}" if self.ports.ui else ""
@@ -61,7 +61,7 @@ class Stack:
         if model is not None:
             await model.up.wait()
         self.talk.check("model", _model_line(self))
-        worker = supervisor.start(parts.worker_part(settings, self.cwd), [temporal])
+        worker = supervisor.start(processes.worker_part(settings, self.cwd), [temporal])
         await worker.up.wait()
         self.talk.check("worker", f"queues {settings.task_queue}, {settings.tools_queue}", worker.took_s)
         self.is_up = True
@@ -91,14 +91,21 @@ class Stack:
             kept = [port for port in self.ports.all() if not ports.is_free(port)]
             if not kept or time.monotonic() > deadline:
                 break
-            await asyncio.sleep(parts.LOOK_S)
+            await asyncio.sleep(processes.LOOK_S)
         for port in kept:
             self.talk.warn(_busy(port).detail)
         if not kept:
             self.talk.line(f"ports {' '.join(map(str, self.ports.all()))} are free")
 
 
-async def run_dev(settings: Settings, *, port: int | None, headless: bool, verbose: bool) -> int:
+async def run_dev(
+    settings: Settings,
+    *,
+    port: int | None,
+    headless: bool,
+    color: ColorChoice = "auto",
+    verbose: bool,
+) -> int:
     """Until a signal: 0, and 130 when a second one had to kill. 1 when a process was given up.
 
     Raises `UsageError` for a port that is none, `Unavailable` for one that is busy and for a home that is in use,
@@ -107,11 +114,11 @@ async def run_dev(settings: Settings, *, port: int | None, headless: bool, verbo
     chosen = _choose(port, headless)
     with locked(settings.home):
         settings = _prepared(settings)
-        talk = Talk(sys.stderr)
+        talk = Talk(sys.stderr, color=color)
         _refuse_busy(chosen)
         if not settings.model_api_key.get_secret_value():
             chosen = Ports(chosen.temporal, chosen.ui, ports.choose())
-        stack = Stack(parts.on_ports(settings, chosen), chosen, talk)
+        stack = Stack(processes.on_ports(settings, chosen), chosen, talk)
         home = _short(settings.home)
         talk.line(f"roundturn {__version__} · development, this machine only · state in {home}")
         try:
@@ -175,7 +182,7 @@ def _prepared(settings: Settings) -> Settings:
     stale = settings.home / DEV_FILE
     stale.unlink(missing_ok=True)
     found: dict[str, object] = {}
-    if settings.model_api_key.get_secret_value() == parts.SCRIPTED_KEY:
+    if settings.model_api_key.get_secret_value() == processes.SCRIPTED_KEY:
         found |= {"model_api_key": type(settings.model_api_key)(""), "model_base_url": ""}
         settings = settings.model_copy(update=found)
     if settings.model_base_url and not settings.model_api_key.get_secret_value():
@@ -189,14 +196,14 @@ def _prepared(settings: Settings) -> Settings:
 
 
 def _choose(port: int | None, headless: bool) -> Ports:
-    last = LAST_PORT if headless else LAST_PORT - parts.UI_DISTANCE
+    last = LAST_PORT if headless else LAST_PORT - processes.UI_DISTANCE
     if port is not None and not 1 <= port <= last:
         raise UsageError(
             f"--port {port} is not usable",
             f"take one from 1 to {last}" + ("" if headless else ": Temporal's page is 1000 higher"),
         )
     temporal = port or DEFAULT_PORT
-    return Ports(temporal, None if headless else temporal + parts.UI_DISTANCE, None)
+    return Ports(temporal, None if headless else temporal + processes.UI_DISTANCE, None)
 
 
 def _refuse_busy(chosen: Ports) -> None:
@@ -210,19 +217,19 @@ def _busy(port: int) -> Unavailable:
     whose = ", perhaps of another roundturn dev" if by and by.name == "temporal" else ""
     who = f" by {by.name} (pid {by.pid}{whose})" if by else ""
     return Unavailable(
-        f"port {port} is in use{who}", f"use --port {ports.choose(parts.UI_DISTANCE)}, or stop it"
+        f"port {port} is in use{who}", f"use --port {ports.choose(processes.UI_DISTANCE)}, or stop it"
     )
 
 
 async def _migrate(settings: Settings) -> str:
     began = time.monotonic()
-    database = Database(settings.store_url, BUSY_S)
-    try:
-        before, after = await upgrade(database)
-    finally:
-        await database.close()
-    where = f"sqlite {_short(Path(database.path))}" if database.path else "postgresql"
-    how = f"at {after}" if before == after else f"migrated {before or 'empty'} → {after}"
+    done = await upgrade_store(settings.store_url, BUSY_S)
+    where = f"sqlite {_short(done.path)}" if done.path else "postgresql"
+    how = (
+        f"at {done.after}"
+        if done.before == done.after
+        else f"migrated {done.before or 'empty'} → {done.after}"
+    )
     return f"{where} ({how})   {time.monotonic() - began:.1f} s"
 
 
@@ -234,7 +241,7 @@ def _shared(settings: Settings, chosen: Ports) -> dict[str, object]:
         "allow_unverified_verdicts": settings.allow_unverified_verdicts,
     }
     if chosen.model is not None:
-        found |= {"model_base_url": settings.model_base_url, "model_api_key": parts.SCRIPTED_KEY}
+        found |= {"model_base_url": settings.model_base_url, "model_api_key": processes.SCRIPTED_KEY}
     return found
 
 

@@ -15,19 +15,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
-from gateway import demojob, parts, ports
+from gateway.cli.approvals import summary
+from gateway.cli.events import line_of, settled
+from gateway.cli.screen import typed_line
+from gateway.cli.text import brief, clock
 from gateway.client import Client, open_client
-from gateway.dev import KILLED, Stack, home_option, locked
-from gateway.devtalk import BOLD, DIM, GREEN, RED, Talk
-from gateway.parts import Ports
-from gateway.supervise import supervised
+from gateway.color import ColorChoice
+from gateway.dev import job, ports, processes
+from gateway.dev.processes import Ports
+from gateway.dev.serve import KILLED, Stack, home_option, locked
+from gateway.dev.supervisor import supervised
+from gateway.dev.talk import BOLD, DIM, GREEN, RED, Talk
 from roundturn.approval import ApprovalRow
 from roundturn.errors import RoundturnError, Unavailable
 from roundturn.event import RunEvent
-from roundturn.ids import session_of
 from roundturn.settings import DEV_FILE, Settings
 from roundturn.store import FINAL
 
@@ -39,7 +44,9 @@ LIMIT_S = 120  # of a scripted run without a person; it takes about 20 s
 PATIENCE_S = 3_600  # of one with a person or a real model
 
 
-async def run_demo(home: Path | None, *, interactive: bool, verbose: bool) -> int:
+async def run_demo(
+    home: Path | None, *, interactive: bool, color: ColorChoice = "auto", verbose: bool
+) -> int:
     """0 when all that is claimed was counted and holds, else 1; 130 when it was left. Raises `Unavailable`.
 
     INTERACTIVE=1 waits for a person's decisions; OPENAI_API_KEY with MODEL=name takes a real model.
@@ -48,11 +55,11 @@ async def run_demo(home: Path | None, *, interactive: bool, verbose: bool) -> in
     home = (home or Path(tempfile.mkdtemp(prefix="roundturn-demo-"))).expanduser().absolute()
     with locked(home):
         settings, scripted = _settings(home)
-        temporal = ports.choose(parts.UI_DISTANCE)
-        chosen = Ports(temporal, temporal + parts.UI_DISTANCE, ports.choose() if scripted else None)
-        talk = Talk(sys.stdout, "demo")
+        temporal = ports.choose(processes.UI_DISTANCE)
+        chosen = Ports(temporal, temporal + processes.UI_DISTANCE, ports.choose() if scripted else None)
+        talk = Talk(sys.stdout, "demo", color)
         stack = Stack(
-            parts.on_ports(settings, chosen), chosen, talk, "demo", "no OPENAI_API_KEY with MODEL", home
+            processes.on_ports(settings, chosen), chosen, talk, "demo", "no OPENAI_API_KEY with MODEL", home
         )
         limit_s = LIMIT_S if scripted and not interactive else PATIENCE_S
         try:
@@ -84,7 +91,7 @@ async def _demo(stack: Stack, interactive: bool, verbose: bool, limit_s: float) 
     try:
         async with asyncio.timeout(limit_s), _playing(stack, interactive, verbose) as play:
             await play.job()
-            proofs = await demojob.prove(play.client.store, play.workdir, play.events, len(play.kills))
+            proofs = await job.prove(play.client.store, play.workdir, play.events, len(play.kills))
             play.timeline()
             play.step("What was proved, by counting")
     except RoundturnError as fault:
@@ -150,17 +157,17 @@ class Play:
         home = self.stack.settings.home
         (home / "work").mkdir(exist_ok=True)
         self.workdir = Path(tempfile.mkdtemp(prefix="day-", dir=home / "work"))
-        demojob.prepare(self.workdir)
+        job.prepare(self.workdir)
         session = await self.client.open_session(AGENT, self.workdir)
-        sent = await self.client.send(session.id, demojob.TASK)
+        sent = await self.client.send(session.id, job.TASK)
         self.step("An agent gets a job")
         self.say(f"session {session.id} in {self.workdir}")
-        self.say("\n".join(f"| {line}" for line in demojob.TASK.splitlines()))
+        self.say("\n".join(f"| {line}" for line in job.TASK.splitlines()))
         turn = sent.accepted.turn
         async for event in self.client.follow(turn):
             self.events.append(event)
             if self.verbose:
-                self.say(self.stack.talk.paint(_shown(event), DIM))
+                self.say(self.stack.talk.paint(line_of(event), DIM))
             await self._on(event)
         row = await self.client.store.turns.read(turn)
         if row is None or row.state != "completed":
@@ -170,7 +177,7 @@ class Play:
     async def _on(self, event: RunEvent) -> None:
         match event.type:
             case "tool.requested":
-                self.say(f"→ {event.data['tool']}  {_word(event.data['shown'])}")
+                self.say(f"→ {event.data['tool']}  {brief(event.data['shown'])}")
             case "tool.started" if event.data["tool"] == "bash":
                 await self._kill_in_the_act(event.data["call"])
             case "tool.settled":
@@ -184,12 +191,11 @@ class Play:
         if event.data.get("error_type") == "outcome_unknown":
             self.step("Its outcome is unknown, and nobody pretends otherwise: the agent looks, and reports")
         mark = "✗" if event.data["is_error"] else "✓"
-        why = f"  {event.data['error_type']}" if event.data.get("error_type") else ""
-        self.say(f"{mark} {event.data['tool']}  {event.data.get('elapsed_ms', 0)} ms{why}")
+        self.say(f"{mark} {settled(event.data)}")
 
     async def _first_approval(self, row: ApprovalRow) -> None:
         self.step("It wants to change something, and waits for a person")
-        self.say(f"▲ {row.tool}  {_asked(row)}")
+        self.say(f"▲ {row.tool}  {brief(summary(row.arguments))}")
         self.say(f"  waits as {row.id}, because of the rule {row.rule}: {row.reason}")
         self.step("While it waits, its worker is killed")
         await self._kill_worker()
@@ -214,7 +220,7 @@ class Play:
             await _run(signalling)
         decided = await self._outcome(row.id)
         by = f"{decided.actor or 'nobody'}" + (
-            " (a name that nobody has verified)" if decided.claimed else ""
+            " (a name that nobody has verified)" if decided.unverified else ""
         )
         yes = decided.state in ("approved", "consumed")
         self.say(f"{'✓' if yes else '✗'} {row.id} is {'approved' if yes else decided.state}, by {by}")
@@ -232,24 +238,20 @@ class Play:
 
     async def _person(self, row: ApprovalRow, signalling: list[str]) -> None:
         """Until somebody decides, here or anywhere."""
-        entered = asyncio.Event()
-        loop, here = asyncio.get_running_loop(), sys.stdin.isatty()
-        if here:
+        outcome = asyncio.create_task(self._outcome(row.id))
+        waited_for: list[asyncio.Task[Any]] = [outcome]
+        if sys.stdin.isatty():
             self.say("press Enter to send the signal from here, or use one of these in another terminal")
-            loop.add_reader(sys.stdin, _enter, entered)
+            waited_for.append(asyncio.create_task(typed_line()))
         else:
             self.say("waiting for one of these")
-        outcome = asyncio.create_task(self._outcome(row.id))
-        entering = asyncio.create_task(entered.wait())
         try:
-            await asyncio.wait({outcome, entering}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             if not outcome.done():
                 await _run(signalling)
         finally:
-            outcome.cancel()
-            entering.cancel()
-            if here:
-                loop.remove_reader(sys.stdin)
+            for task in waited_for:
+                task.cancel()
 
     async def _kill_in_the_act(self, call: str) -> None:
         """Once, when a command has begun to change files and has not finished."""
@@ -257,8 +259,8 @@ class Play:
             row = await self.client.store.ledger.read(call)
             if row is None or row.status in FINAL:
                 return  # too quick, or not the slow one
-            if demojob.in_the_act(self.workdir):
-                self.say(f"it has begun: its first line is in {demojob.PUBLISHED}")
+            if job.in_the_act(self.workdir):
+                self.say(f"it has begun: its first line is in {job.PUBLISHED}")
                 await self._kill_worker()
                 self.say("the dead worker had claimed the call; the claim runs out after some seconds …")
                 return
@@ -275,47 +277,19 @@ class Play:
 
     def timeline(self) -> None:
         self.step("What the journal has about this run")
-        told = [(event.ts, _shown(event)) for event in self.events]
+        told = [(event.ts, line_of(event)) for event in self.events]
         told += [
-            (at, f"  -  SIGKILL              the worker, pid {pid} (told by the demo, not by the journal)")
+            (at, f"   -  SIGKILL              the worker, pid {pid} (told by the demo, not by the journal)")
             for at, pid in self.kills
         ]
         for at, text in sorted(told, key=lambda one: one[0]):
-            self.say(f"{at.astimezone():%H:%M:%S}.{at.microsecond // 1000:03d} {text}")
-
-
-def _enter(entered: asyncio.Event) -> None:
-    sys.stdin.readline()
-    entered.set()
-
-
-def _shown(event: RunEvent) -> str:
-    """One line; ids are shortened to what is different within the run."""
-    session = session_of(event.run)
-    rest = {
-        key: value
-        for key, value in event.data.items()
-        if key not in ("turn", "usage") and value not in ("", None)
-    }
-    words = " ".join(f"{key}={_word(value)}" for key, value in rest.items())
-    return f"{event.offset:>3}  {event.type:<19} {words.replace(f'{session}/', '')}"
-
-
-def _word(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    first, _, more = text.partition("\n")
-    return f"{first} …" if more else first
-
-
-def _asked(row: ApprovalRow) -> str:
-    found = row.arguments.get("command") or row.arguments.get("path") or row.arguments
-    return found if isinstance(found, str) else json.dumps(found)
+            self.say(f"{clock(at, fine=True)}  {text}")
 
 
 def _signalling(row: ApprovalRow, settings: Settings) -> list[str]:
     verdict = {"approval_id": row.id, "verdict": "approve", "actor": ACTOR}
     return [
-        "temporal" if shutil.which("temporal") else parts.temporal_binary(),
+        "temporal" if shutil.which("temporal") else processes.temporal_binary(),
         *("workflow", "signal", "--address", settings.temporal_address),
         *("--workflow-id", row.workflow_id, "--name", "verdict", "--input", json.dumps(verdict)),
     ]

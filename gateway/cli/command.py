@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gateway.cli.exits import UNEXPECTED, Code, kind_of, leave
 from gateway.cli.screen import Screen
-from roundturn.errors import ConfigurationError, RoundturnError, Unavailable, UsageError
+from roundturn.errors import ConfigurationError, RoundturnError, Unavailable
 
 if TYPE_CHECKING:  # heavy, and only their names are needed here
     from gateway.client import Client
@@ -135,18 +135,3 @@ async def opened(scene: Scene, *, temporal: bool = True, needed: bool = True) ->
             # A store that is not there yet is something to start, not to configure.
             raise Unavailable(fault.detail, f"{fault.hint}, or start: roundturn dev") from fault
         yield client
-
-
-async def full_target(client: "Client", target: str) -> str:
-    """A session (`s_…`) or run (`s_…/N`) from a beginning of its id that is unique. Raises `UsageError`."""
-    from roundturn import ids
-
-    begin, slash, n = target.strip().partition("/")
-    if ids.is_session_id(begin):
-        return begin + slash + n
-    begin = begin if begin.startswith("s_") else f"s_{begin}"
-    found = await client.store.sessions.page(begin, 2) if len(begin) > len("s_") else []
-    if len(found) != 1:
-        what = "no session" if not found else "more than one session"
-        raise UsageError(f"{what} begins with {target}", "see: roundturn sessions")
-    return found[0].id + slash + n

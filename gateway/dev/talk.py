@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from gateway.color import ColorChoice, colored
 from roundturn.errors import RoundturnError
 from roundturn.settings import Settings
 from roundturn.stores import open_store
@@ -23,13 +24,11 @@ NOT_REPEATED = ("event", "level", "timestamp", "process", "exception")
 class Talk:
     """Whole lines, at once; a screen that is gone is no reason to fail."""
 
-    def __init__(self, stream: TextIO, name: str = "dev") -> None:
+    def __init__(self, stream: TextIO, name: str = "dev", color: ColorChoice = "auto") -> None:
         self.started = datetime.now(UTC)
         self._stream = stream
         self._name = name
-        self._colours = (
-            stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        )
+        self._colored = colored(stream, color)
 
     def line(self, text: str = "") -> None:
         with suppress(OSError, ValueError):
@@ -49,7 +48,7 @@ class Talk:
         )
 
     def paint(self, text: str, colour: str) -> str:
-        return f"\x1b[{colour}m{text}\x1b[0m" if self._colours else text
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._colored else text
 
 
 async def notable(settings: Settings, logs: Mapping[str, Path], talk: Talk, verbose: bool) -> None:

@@ -15,8 +15,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from gateway import ports
-from gateway.supervise import Part
+from gateway.dev import ports
+from gateway.dev.supervisor import Part
 from roundturn.errors import ConfigurationError, Unavailable
 from roundturn.settings import PREFIX, Settings
 from workflows.wire import connect

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from roundturn.jsontext import clean_text
+from roundturn.jsontext import clean_text, cut
 
 # CSI, OSC and the other string sequences, then two-byte escapes; an unfinished one goes to its line's end.
 _SEQUENCES = re.compile(
@@ -16,6 +16,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
+ROW_BYTES = 400
 SHORT = 8  # characters of an id that people see and type; a beginning that is not unique is refused
 
 
@@ -26,6 +27,11 @@ def plain(text: str) -> str:
 
 def one_line(text: str) -> str:
     return " ".join(plain(text).split())
+
+
+def brief(text: str) -> str:
+    """One line of at most `ROW_BYTES`; of a longer one the beginning and the end."""
+    return one_line(cut(one_line(text), ROW_BYTES))
 
 
 def revealed(text: str) -> str:
@@ -60,9 +66,13 @@ def clock(at: datetime, fine: bool = False) -> str:
 
 def until(at: datetime, now: datetime) -> str:
     """`42 min (14:05)`, with the day when it is another."""
+    return f"{span(at - now) if at > now else 'over'} ({day_clock(at, now)})"
+
+
+def day_clock(at: datetime, now: datetime) -> str:
+    """`14:05`, with the day when it is another."""
     local = at.astimezone()
-    day = "" if local.date() == now.astimezone().date() else f"{local:%d %b} "
-    return f"{span(at - now) if at > now else 'over'} ({day}{local:%H:%M})"
+    return clock(at) if local.date() == now.astimezone().date() else f"{local:%d %b %H:%M}"
 
 
 def ago(at: datetime, now: datetime) -> str:

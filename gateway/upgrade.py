@@ -1,0 +1,26 @@
+"""Brings a store to the version that this program needs, for `dev` and for `db upgrade`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from roundturn.stores.engine import Database
+from roundturn.stores.migrations import upgrade
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """`path` is None for a store that is no file, `before` for one that was empty."""
+
+    path: Path | None
+    before: str | None
+    after: str
+
+
+async def upgrade_store(url: str, busy_s: float) -> Upgraded:
+    """Opens the store for this only; waits up to `busy_s` for a lock. Raises `Unavailable`, `ConfigurationError`."""
+    database = Database(url, busy_s)
+    try:
+        before, after = await upgrade(database)
+    finally:
+        await database.close()
+    return Upgraded(Path(database.path) if database.path else None, before, after)

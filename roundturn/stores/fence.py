@@ -1,0 +1,38 @@
+"""The fence: every write on behalf of a turn asks first how the turn stands, with its row locked."""
+
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from roundturn.stores.engine import Tx
+from roundturn.stores.tables import sessions, turns
+
+
+class Fence:
+    """A turn's standing inside a transaction.
+
+    `running`: it runs, in its session's generation; what it did is still written. `may_begin`: moreover no stop
+    was accepted; something new may begin.
+    """
+
+    def __init__(self, row: Row[Any] | None) -> None:
+        self.found = row is not None
+        self.run: str = row.run if row else ""
+        self.session: str = row.session if row else ""
+        self.generation: int = row.generation if row else -1
+        self.snapshot: str = (row.snapshot or "") if row else ""
+        self.stop_origin: str | None = row.stop_origin if row else None
+        self.running = row is not None and row.state == "running" and row.generation == row.current
+        self.may_begin = self.running and self.stop_origin is None
+
+
+def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
+    """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
+    query = (
+        select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
+        .join(sessions, sessions.c.id == turns.c.session)
+        .where(turns.c.id == turn)
+    )
+    if lock:
+        query = query.with_for_update(of=turns, key_share=True)
+    return Fence(tx.execute(query).one_or_none())
