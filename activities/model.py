@@ -159,7 +159,8 @@ class ModelActivities:
             arguments = self._mask(parse_object(asked.arguments))
         except NotJson:
             return "(unreadable arguments)"
-        values = [str(value) for value in arguments.values() if isinstance(value, str | int | float)]
+        plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
+        values = [value for value in plain if isinstance(value, str)] or [str(value) for value in plain]
         return cut(" ".join(" ".join(values).split()), SHOWN_BYTES)
 
 

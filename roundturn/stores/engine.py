@@ -188,13 +188,16 @@ class _translated:
             ) from fault
         if "readonly" in said or "unable to open" in said or "not a database" in said:
             raise ConfigurationError(
-                f"the store cannot be written: {said}", "make the home directory writable for this user"
+                f"the store cannot be written: {said}",
+                "make it a database that this user may write, or choose another home",
             ) from fault
         if "disk is full" in said or "disk I/O error" in said:
             raise Unavailable(f"the store's disk fails: {said}", "make room; nothing was lost") from fault
         state = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
         if state[:2] in WRONG:
             raise ConfigurationError(f"the store cannot be opened: {said}", WANTED) from fault
+        if said.startswith(("no such", "near ")):
+            return  # a statement that does not fit the tables is a defect, however often it is tried
         if (
             isinstance(fault, OperationalError | OSError | PoolTimeout)
             or getattr(fault, "connection_invalidated", False)

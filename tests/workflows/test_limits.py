@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
-from tests.system import scenario, step
+from tests.system import scenario, step, until
 
 
 @requirement("P97", "T-12")
@@ -100,3 +100,21 @@ async def test_a_denied_tool_is_not_shown_and_a_guessed_call_is_answered_with_th
     call = await s.client.store.ledger.read(f"{turn}.0.0")
     assert call is not None
     assert (call.status, call.metadata["rule_id"], call.metadata["layer"]) == ("denied", rule, "operator")
+
+
+@requirement("Q-09")
+async def test_a_queue_full_of_slow_tools_delays_neither_models_nor_reading(system: OpenSystem) -> None:
+    slow = [("note_once", {"text": str(i), "gate": "open"}) for i in range(60)]
+    s = await system(
+        scenario("slow", step(*slow), step(text="done")),
+        scenario("quick", step(("note_pure", {"text": "b"})), step(text="fine")),
+    )
+    await s.start_worker()
+    held = [await s.send("slow") for _ in range(2)]
+    await until(lambda: len(s.effects()) >= 100, "the slow tools to fill their queue")
+    began = time.monotonic()
+    assert (await s.ended(await s.send("quick"))).text == "fine"
+    assert time.monotonic() - began < 5
+    (s.workdir / "open").touch()
+    assert {(await s.ended(turn)).state for turn in held} == {"completed"}
+    assert len(set(s.effects())) == 121

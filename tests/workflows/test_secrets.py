@@ -9,7 +9,7 @@ VARIABLE = "canary-5c8e1b6f3d"
 PASSWORD = "canary-7a2d9f4e1c"
 
 
-@requirement("P131", "P132", "X-09")
+@requirement("P131", "P132", "X-09", "X-07")
 async def test_a_key_is_found_in_no_log_row_event_or_history(system: OpenSystem) -> None:
     s = await system(
         scenario("go", step(("bash", {"command": "env; cat /proc/self/environ"})), step(text="{{results}}")),

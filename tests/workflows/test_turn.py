@@ -13,7 +13,7 @@ from tests.system import System, TemporalServer, scenario, step, until
 PAYLOAD_CEILING = 64 * 1024
 
 
-@requirement("L-04", "L-05", "M-19", "T-01", "M-10")
+@requirement("L-04", "L-05", "M-19", "T-01", "M-10", "J-01", "L-17")
 async def test_a_turn_runs_steps_until_the_model_answers(system: OpenSystem) -> None:
     s = await system(
         scenario(
@@ -179,7 +179,7 @@ async def test_the_query_says_the_phase_the_step_and_what_is_waited_for(system: 
     assert status == {"phase": "tools", "step": 0, "waiting_for": [f"bash: approval {approval.id}"]}
 
 
-@requirement("I-01", "I-02", "I-05", "I-06", "P114")
+@requirement("I-01", "I-02", "I-05", "I-06", "P114", "L-17")
 @pytest.mark.parametrize("tool", ["note_once", "note_keyed", "note_pure"])
 async def test_a_stop_ends_a_running_tool_soon_and_keeps_the_turn(system: OpenSystem, tool: str) -> None:
     s = await system(
