@@ -32,7 +32,7 @@ async def test_a_message_to_no_session_is_not_accepted(store: Store) -> None:
     assert await store.inbox.accept(ids.session_id(b"x" * 16), "hello") is None
 
 
-@requirement("P119")
+@requirement("J-20", "P119")
 async def test_messages_are_taken_in_the_order_in_which_they_were_accepted(
     store: Store, database: Database
 ) -> None:

@@ -30,6 +30,12 @@ held.execute("COMMIT")
 """
 
 
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """Only SQLite: the whole file is about one file and its locks."""
+    return f"sqlite:///{tmp_path / 'roundturn.db'}"
+
+
 async def scalars(database: Database, query: str) -> list[Any]:
     return await database.read(lambda tx: list(tx.execute(text(query)).scalars()))
 

@@ -158,16 +158,17 @@ async def test_a_stop_of_an_ended_or_unknown_turn_changes_nothing(store: Store) 
 async def test_a_look_shows_stop_end_and_decided_approvals(store: Store) -> None:
     turn, call = await scene.one_call(store)
     row = await scene.asked(store, turn, call)
-    assert (await store.turns.look(turn)).decided == {}
+    assert (await store.turns.look(turn, [row.id])).decided == {}
     await scene.approve(store, row.id)
-    seen = await store.turns.look(turn)
+    seen = await store.turns.look(turn, [row.id])
     assert (seen.running, seen.stop_origin, seen.decided) == (True, None, {row.id: "approved"})
     await store.turns.request_stop(turn, "ann")
-    seen = await store.turns.look(turn)
+    seen = await store.turns.look(turn, [row.id])
     assert (seen.running, seen.stop_origin, seen.decided) == (True, "ann", {row.id: "cancelled"})
     await store.turns.finish(turn, "cancelled", "", 1)
-    assert not (await store.turns.look(turn)).running
-    assert not (await store.turns.look("s_nobody/1")).running
+    assert not (await store.turns.look(turn, [row.id])).running
+    assert not (await store.turns.look("s_nobody/1", [])).running
+    assert (await store.turns.look(turn, [])).decided == {}, "only those that are asked about"
 
 
 async def test_the_last_turn_is_the_running_one_then_the_oldest_queued_then_the_latest(store: Store) -> None:
