@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import structlog
 
+from gateway.upgrade import store_path
 from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
@@ -129,14 +130,21 @@ class Client:
         title = str(first[0].data.get("text", "")) if first else ""
         return SessionOverview(row, turn, len(waits), title)
 
-    async def send(self, session: str, text: str, key: str | None = None) -> Sent:
-        if not text.strip():
-            raise UsageError("the message is empty", "say what the agent should do")
+    async def send(
+        self,
+        session: str,
+        text: str,
+        key: str | None = None,
+        heard: Callable[[Accepted], None] = lambda accepted: None,
+    ) -> Sent:
+        """`heard` is told when the message is committed, before Temporal is rung."""
+        refuse_empty(text)
         if key is not None and not ids.is_foreign_key(key):
             raise UsageError(f"key {key!r} is not usable", "use letters, digits and _ . : - (200 at most)")
         accepted = await self.store.inbox.accept(session, text, key)
         if accepted is None:
             raise UsageError(f"there is no session {session}", "start one with: roundturn run TEXT")
+        heard(accepted)
         return Sent(accepted, await self._ring(accepted))
 
     async def _ring(self, accepted: Accepted) -> bool:
@@ -169,6 +177,14 @@ class Client:
         found = await (self.store.turns.read(target) if "/" in target else self.store.turns.last_of(target))
         if found is None:
             raise UsageError(f"there is no session or run {target}", "a session is s_… and a run is s_…/N")
+        return found
+
+    async def turns(self, target: str) -> list[TurnRow]:
+        """All of a session, in their order. Raises `UsageError`."""
+        session = (await self.find_session(target)).id
+        found: list[TurnRow] = []
+        while turn := await self.store.turns.read(ids.turn_id(session, len(found) + 1)):
+            found.append(turn)
         return found
 
     async def find_approval(self, prefix: str) -> ApprovalRow:
@@ -250,6 +266,25 @@ class Client:
                 turn = await self.store.turns.read(run)
                 ended = turn is None or turn.ended_at is not None
                 await asyncio.sleep(0 if ended else FOLLOW_S)
+
+
+def missing_store(settings: Settings) -> Path | None:
+    """The directory in which a SQLite store should be and is not; opening it would only make an empty file."""
+    path = store_path(settings.store_url)
+    if path is None:
+        return None
+    try:
+        return None if path.stat().st_size else path.parent
+    except (FileNotFoundError, NotADirectoryError):
+        return path.parent
+    except OSError:  # not ours to look at: opening it says so
+        return None
+
+
+def refuse_empty(text: str) -> None:
+    """Raises `UsageError`. By itself, so that no session is opened for nothing."""
+    if not text.strip():
+        raise UsageError("the message is empty", "say what the agent should do")
 
 
 @asynccontextmanager

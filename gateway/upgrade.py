@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
 from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
 
@@ -14,6 +17,16 @@ class Upgraded:
     path: Path | None
     before: str | None
     after: str
+
+
+def store_path(url: str) -> Path | None:
+    """None for a store that is no file; what is wrong with a URL is said by whoever opens it."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return None
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return Path(parsed.database or "").absolute() if is_file else None
 
 
 async def upgrade_store(url: str, busy_s: float) -> Upgraded:

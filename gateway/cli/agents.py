@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
         home: Home = None,
         verbose: Verbose = False,
     ) -> int:
-        """List the agents that a worker on this home knows."""
+        """List the agents as this shell's settings read them; a worker elsewhere has its own settings."""
         screen = Screen("json" if json else "text", color=color, width=width, header=header, quiet=quiet)
         return guarded(lambda settings: list_agents(settings, screen), screen, home, verbose)
 

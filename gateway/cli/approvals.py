@@ -98,9 +98,16 @@ async def _watch(scene: Scene, client: "Client", state: StateChoice, turn: str |
 def _cells(row: "ApprovalRow", terminal: bool) -> tuple[str, ...]:
     said = summary(row.arguments)
     if not terminal:
-        return row.id, row.state, row.tool, said, row.agent, rfc3339(row.expires_at)
+        return row.id, row.state, one_line(revealed(row.tool)), said, row.agent, rfc3339(row.expires_at)
     now = datetime.now(UTC)
-    return short(row.id), row.state, row.tool, said[:60], row.agent, until(row.expires_at, now)
+    return (
+        short(row.id),
+        row.state,
+        one_line(revealed(row.tool)),
+        said[:60],
+        row.agent,
+        until(row.expires_at, now),
+    )
 
 
 class Shown:
@@ -114,12 +121,12 @@ class Shown:
     def lines(self) -> list[str]:
         row = self.row
         state = f"{row.state} · expires {until(row.expires_at, datetime.now(UTC))}"
-        head = f"Run {row.tool}?"
+        head = f"Run {revealed(row.tool)}?"
         lines = [f"{head:<52} {state if row.state == 'pending' else row.state}"]
         lines += self._what()
         lines += [
             _field("cwd", f"{revealed(self._cwd)}{self._nature()}"),
-            _field("why", f"rule {row.rule} ({row.layer} layer): {row.reason}"),
+            _field("why", f"rule {row.rule} ({row.layer} layer): {revealed(row.reason)}"),
             _field("from", f"{row.agent} · session {short(row.session)} · turn {row.turn.rsplit('/', 1)[1]}"),
         ]
         if row.actor is not None and row.decided_at is not None:

@@ -122,8 +122,13 @@ def _say_farewell(scene: Scene) -> None:
 @asynccontextmanager
 async def opened(scene: Scene, *, temporal: bool = True, needed: bool = True) -> "AsyncIterator[Client]":
     """The store, and Temporal: asked for, or good to have (`needed=False`), or not used. Raises `Unavailable`."""
-    from gateway.client import open_client
+    from gateway.client import missing_store, open_client
 
+    if (missing := missing_store(scene.settings)) is not None:
+        raise Unavailable(
+            f"there is no Roundturn state in {missing}",
+            "go to the directory where roundturn dev runs, give --home, or start one here: roundturn dev",
+        )
     async with AsyncExitStack() as stack:
         try:
             client = await stack.enter_async_context(
@@ -132,6 +137,6 @@ async def opened(scene: Scene, *, temporal: bool = True, needed: bool = True) ->
         except ConfigurationError as fault:
             if "db upgrade" not in fault.hint:
                 raise
-            # A store that is not there yet is something to start, not to configure.
+            # A store of another version is something to bring up to date, not to configure.
             raise Unavailable(fault.detail, f"{fault.hint}, or start: roundturn dev") from fault
         yield client

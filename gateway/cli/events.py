@@ -10,12 +10,14 @@ from gateway.cli.exits import Code, more, of_ending
 from gateway.cli.follow import Tally, beside, events_of, expiry, say_how_to_return
 from gateway.cli.options import Color, Header, Home, Json, Jsonl, Verbose, Width
 from gateway.cli.screen import Mode, Pulse, Screen
-from gateway.cli.text import brief, clock, elapsed, epoch_ms, rfc3339, short, tokens
+from gateway.cli.text import clock, elapsed, epoch_ms, rfc3339, row_of, short, tokens
+from roundturn.event import TERMINAL
 from roundturn.jsontext import dump
 
 if TYPE_CHECKING:
     from gateway.client import Client
     from roundturn.event import RunEvent
+    from roundturn.store import TurnRow
 
 COLUMNS = ("time", "offset", "type", "summary")
 
@@ -27,7 +29,7 @@ async def print_events(scene: Scene, target: str, after: int, types: tuple[str, 
         if not follow:
             async for event in client.events(turn.run, after):
                 printer.show(event)
-            printer.close()
+            printer.close(await client.find_turn(turn.id))
             return Code.DONE
         return await _print_live(scene, client, turn.id, after, printer)
 
@@ -39,12 +41,14 @@ class Printer:
         self._screen = screen
         self._types = types
         self._kept: list[RunEvent] = []
+        self._has_shown_end = False
         if screen.mode == "text" and screen.header and not screen.terminal:
             screen.fields(COLUMNS)
 
     def show(self, event: "RunEvent") -> None:
         if self._types and not event.type.startswith(self._types):
             return
+        self._has_shown_end = self._has_shown_end or event.type == TERMINAL
         match self._screen.mode:
             case "jsonl":
                 self._screen.document(as_json(event))
@@ -55,9 +59,23 @@ class Printer:
             case "text":
                 self._screen.fields((rfc3339(event.ts), str(event.offset), event.type, summary(event)))
 
-    def close(self) -> None:
-        if self._screen.mode == "json":
-            self._screen.items([as_json(event) for event in self._kept])
+    def close(self, turn: "TurnRow") -> None:
+        """With the answer, where a person or a document has room for it; lines are events and nothing else."""
+        screen = self._screen
+        if screen.mode == "json":
+            items = [as_json(event) for event in self._kept]
+            screen.document({"items": items, "next": None, "state": turn.state, "text": turn.text})
+        elif screen.mode == "text" and screen.terminal and self._has_shown_end:
+            print_answer(screen, turn)
+
+
+def print_answer(screen: Screen, turn: "TurnRow") -> None:
+    """What an ended turn said last, if it is an answer; a paragraph of its own between rows for a person."""
+    if turn.state in ("failed", "cancelled") or not turn.text:
+        return
+    apart = screen.terminal and screen.talks_to_person
+    for line in ("", turn.text, "") if apart else (turn.text,):
+        screen.data(line) if line else screen.talk()
 
 
 async def _print_live(scene: Scene, client: "Client", run: str, after: int, printer: Printer) -> int:
@@ -70,8 +88,9 @@ async def _print_live(scene: Scene, client: "Client", run: str, after: int, prin
             pulse.now(tally.doing())
             if event.offset > after:
                 printer.show(event)
-    printer.close()
-    return of_ending((await client.find_turn(run)).state, bool(tally.unknown))
+    turn = await client.find_turn(run)
+    printer.close(turn)
+    return of_ending(turn.state, bool(tally.unknown))
 
 
 def as_json(event: "RunEvent") -> dict[str, Any]:
@@ -95,7 +114,7 @@ def summary(event: "RunEvent") -> str:
         line = say(event.data) if say else dump(event.data)
     except (KeyError, TypeError, ValueError):  # an event of another version
         line = dump(event.data)
-    return brief(line)
+    return row_of(line)
 
 
 def place(call: str) -> str:

@@ -56,7 +56,7 @@ ENDINGS: dict[str, Code] = {
     "failed": Code.FAILED,
 }
 
-TOPICS = ("exit-codes",)
+TOPICS = {"exit-codes": "what the exit code of a command says"}
 NOTES = (
     "",
     "A run's own state decides; 10 is for a run that completed and has a call in it whose outcome is unknown.",
@@ -115,9 +115,20 @@ def more(*examples: str, codes: tuple[Code, ...] = ()) -> str:
     )
 
 
+def list_topics(screen: Screen) -> int:
+    if screen.mode == "json":
+        screen.items([{"topic": topic, "about": about} for topic, about in TOPICS.items()])
+        return Code.DONE
+    for topic, about in TOPICS.items():
+        screen.data(f"{topic}  {about}" if screen.terminal else f"{topic}\t{about}")
+    if screen.terminal:
+        screen.talk("read one with: roundturn help TOPIC; a command's own help: roundturn COMMAND --help")
+    return Code.DONE
+
+
 def explain(screen: Screen, topic: str) -> int:
     if topic not in TOPICS:
-        near = difflib.get_close_matches(topic, TOPICS, 1) or TOPICS
+        near = difflib.get_close_matches(topic, TOPICS, 1) or list(TOPICS)
         screen.fault(USAGE, f"there is no help on {topic!r}", f"did you mean: roundturn help {near[0]}")
         return Code.USAGE
     if screen.mode == "json":
@@ -137,9 +148,12 @@ def register(app: typer.Typer) -> None:
 
     @app.command("help", epilog=help_more)
     def help_(
-        topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"One of: {', '.join(TOPICS)}.")],
+        topic: Annotated[
+            str | None, typer.Argument(metavar="[TOPIC]", help=f"One of: {', '.join(TOPICS)}.")
+        ] = None,
         json: Json = False,
         color: Color = "auto",
     ) -> int:
         """Explain a topic that belongs to no single command."""
-        return explain(Screen("json" if json else "text", color=color), topic)
+        screen = Screen("json" if json else "text", color=color)
+        return list_topics(screen) if topic is None else explain(screen, topic)

@@ -12,7 +12,7 @@ from gateway.cli.approvals import summary
 from gateway.cli.command import Scene
 from gateway.cli.options import actor
 from gateway.cli.screen import Pulse, Screen
-from gateway.cli.text import brief, clock, day_clock, elapsed, short
+from gateway.cli.text import clock, day_clock, elapsed, revealed, row_of, short
 from roundturn.errors import RoundturnError, Unavailable
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class Asked:
 class Tally:
     """Fed every event of one run in order, from the first."""
 
+    text: str = ""  # of the message
     started: bool = False
     model_calls: int = 0
     calls: dict[str, Asked] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class Tally:
     def add(self, event: "RunEvent") -> None:
         data = event.data
         match event.type:
+            case "message.accepted":
+                self.text = str(data.get("text", ""))
             case "turn.started":
                 self.started = True
             case "model.replied":
@@ -115,13 +118,18 @@ class Tally:
         if call in self.calls:
             self.calls[call] = replace(self.calls[call], shown=shown)
 
+    def told(self, call: str) -> str:
+        """Tool and what it was about, as a person reads it."""
+        asked = self.calls.get(call)
+        return row_of(f"{asked.tool} {asked.shown}") if asked else call
+
     def doing(self) -> str:
         """What the run is at, in a few words for a person who waits."""
         if not self.started:
             return "waiting for a worker"
         at_work = self.open_calls - set(self.waiting.values())  # a call that only reads is not announced
         if at_work:
-            return f"running {', '.join(sorted({self.tool({'call': call}) for call in at_work}))}"
+            return f"running {', '.join(sorted({revealed(self.tool({'call': call})) for call in at_work}))}"
         return "waiting for a person" if self.waiting else "the model is thinking"
 
     def _requested(self, data: dict[str, Any]) -> None:
@@ -159,32 +167,40 @@ class Rows:
                 self._waits(data)
             case "approval.decided":
                 mark, style = ("✓", "green") if data["state"] == "approved" else ("✗", "red")
-                talk(f"  {mark} {data['state']} by {data['actor']} {clock(event.ts)}", style)
+                talk(f"  {mark} {data['state']} by {row_of(data['actor'])} {clock(event.ts)}", style)
             case "approval.expired":
                 talk(
                     f"  ✗ {short(data['approval_id'])} expired {clock(event.ts)}; the call is refused", "red"
                 )
             case "turn.stop_requested":
-                talk(f"  ■ {data['origin']} asked for a stop", "yellow")
+                talk(f"  ■ {row_of(data['origin'])} asked for a stop", "yellow")
 
     def _settled(self, data: dict[str, Any]) -> None:
         asked = self._tally.calls.get(data["call"])
-        shown = asked.shown if asked else ""
+        shown = row_of(asked.shown) if asked else ""
         took = elapsed(data["elapsed_ms"]) if "elapsed_ms" in data else ""
         once = "once" if asked and asked.effect == "once" else ""
         ended = data.get("error_type", "") or ("error" if data["is_error"] else "")
         mark = "✗" if data["is_error"] or data["status"] == "denied" else "✓"
         notes = "   ".join(note for note in (took, ended, once) if note)
         self._scene.screen.row(
-            f"  {mark} {data['tool']:<10} {shown:<36} {notes}".rstrip(), "red" if mark == "✗" else "dim"
+            f"  {mark} {row_of(data['tool']):<10} {shown:<36} {notes}".rstrip(),
+            "red" if mark == "✗" else "dim",
         )
 
     def _waits(self, data: dict[str, Any]) -> None:
         asked = self._tally.calls.get(data["call"])
         name = short(data["approval_id"]) if self._scene.screen.talks_to_person else data["approval_id"]
-        line = f"▲ {data['tool']}  {asked.shown if asked else ''}   waits for a person · {name} · until {expiry(data)}"
-        self._scene.screen.talk(line, "bold yellow")
-        self._scene.screen.talk(f"    approve: {self._scene.command(f'approvals approve {name}')}")
+        shown = row_of(asked.shown) if asked else ""
+        approve = self._scene.command(f"approvals approve {name}")
+        deny = self._scene.command(f'approvals deny {name} --reason "…"')
+        talk = self._scene.screen.talk
+        talk(
+            f"▲ {row_of(data['tool'])}  {shown}   waits for a person · {name} · until {expiry(data)}",
+            "bold yellow",
+        )
+        talk(f"    in another terminal: {approve}")
+        talk(f"    deny: {deny}")
 
 
 def expiry(data: dict[str, Any]) -> str:
@@ -255,7 +271,7 @@ class Following:
         """What waits for a person is told as the lists of approvals tell it."""
         with suppress(Unavailable):
             row = await self._client.find_approval(data["approval_id"])
-            self.tally.tell(data["call"], brief(summary(row.arguments)))
+            self.tally.tell(data["call"], summary(row.arguments))
 
     async def _say_when_nothing_happens(self) -> None:
         await asyncio.sleep(NO_WORKER_S)
@@ -264,5 +280,10 @@ class Following:
         if self._ahead:
             self._scene.screen.talk(behind(self._ahead), "yellow")
         else:
-            hint = self._scene.command("worker")
-            self._scene.screen.talk(f"no worker has taken this up yet; is one running? {hint}", "yellow")
+            settings = self._scene.settings
+            temporal = settings.temporal_address or "the address in the environment"
+            where = f"for {settings.home} with Temporal at {temporal}"
+            self._scene.screen.talk(
+                f"no worker has taken this up yet; is one running {where}? {self._scene.command('worker')}",
+                "yellow",
+            )

@@ -17,6 +17,17 @@ from gateway.color import ColorChoice
 if TYPE_CHECKING:
     from roundturn.settings import Settings
 
+SCENARIO_FORM = """\
+A scenario file; `match` is a part of the message, or re: and a pattern:
+  {"scenarios": [{
+    "name": "ship",
+    "match": "re:(?i)ship",
+    "steps": [
+      {"text": "I build it.", "calls": [{"name": "bash", "arguments": {"command": "make"}}]},
+      {"text": "Shipped:\\n{{results}}"}
+    ]
+  }]}"""
+
 
 def become_worker(settings: "Settings", verbose: bool) -> NoReturn:
     """The same pid goes on as `python -m worker`, so that whoever started us can signal it.
@@ -31,11 +42,17 @@ def become_worker(settings: "Settings", verbose: bool) -> NoReturn:
 
 
 def dev_here(
-    settings: "Settings", port: int | None, headless: bool, color: ColorChoice, verbose: bool
+    settings: "Settings",
+    port: int | None,
+    headless: bool,
+    scenario: Path | None,
+    color: ColorChoice,
+    verbose: bool,
 ) -> int:
     from gateway.dev.serve import run_dev
 
-    return asyncio.run(run_dev(settings, port=port, headless=headless, color=color, verbose=verbose))
+    started = run_dev(settings, port=port, headless=headless, color=color, verbose=verbose, scenario=scenario)
+    return asyncio.run(started)
 
 
 def demo_here(home: Path | None, auto: bool, color: ColorChoice, verbose: bool) -> int:
@@ -55,8 +72,10 @@ def register(app: typer.Typer) -> None:
     dev_more = more(
         "roundturn dev",
         "roundturn dev --home ./try --port 7300",
+        "roundturn dev --scenario ship.json",
         "roundturn dev --headless > dev.log 2>&1 &",
     )
+    dev_more = f"{dev_more}\n\n\b\n{SCENARIO_FORM}"
     demo_more = more("roundturn demo", "roundturn demo --auto", "roundturn demo --home ./try --verbose")
 
     @app.command(epilog=worker_more)
@@ -70,13 +89,19 @@ def register(app: typer.Typer) -> None:
             int | None, typer.Option("--port", min=1, max=65535, metavar="N", help="Where to listen.")
         ] = None,
         headless: Annotated[bool, typer.Option("--headless", help="Without the Temporal UI.")] = False,
+        scenario: Annotated[
+            Path | None,
+            typer.Option(
+                "--scenario", metavar="FILE", help="What the scripted model says (JSON, see below)."
+            ),
+        ] = None,
         color: Color = "auto",
         home: Home = None,
         verbose: Verbose = False,
     ) -> int:
         """Run everything on this machine: Temporal, the store, a worker; one Ctrl-C ends all."""
         return guarded(
-            lambda settings: dev_here(settings, port, headless, color, verbose),
+            lambda settings: dev_here(settings, port, headless, scenario, color, verbose),
             Screen(color=color),
             home,
             verbose,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.command import Scene, opened, perform
-from gateway.cli.events import as_json
+from gateway.cli.events import as_json, print_answer
 from gateway.cli.exits import Code, more, of_ending
-from gateway.cli.follow import SAFE, Following, Tally
+from gateway.cli.follow import SAFE, Following, Tally, say_how_to_return
 from gateway.cli.options import Color, Home, Json, Jsonl, Quiet, Verbose
 from gateway.cli.screen import Mode, Screen
 from gateway.cli.text import elapsed, tokens
@@ -19,7 +19,7 @@ from roundturn.errors import UsageError
 if TYPE_CHECKING:
     from gateway.client import Client
     from roundturn.event import RunEvent
-    from roundturn.store import TurnRow
+    from roundturn.store import Accepted, TurnRow
 
 DEFAULT_AGENT = "assistant"
 ALL_APPROVALS = 1000
@@ -40,11 +40,18 @@ class Wanted:
 
 
 async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
+    from gateway.client import refuse_empty
+
+    refuse_empty(wanted.text)
+    scene.farewell = ["Left. Nothing was sent."]
     async with opened(scene) as client:
         session = await _session(client, wanted)
-        sent = await client.send(session, wanted.text)
+        in_flight = f"  look: {scene.command(f'events {session}')}"
+        scene.farewell = ["Left in the middle of sending; the message may be there or not.", in_flight]
+        sent = await client.send(session, wanted.text, heard=lambda accepted: _announce(scene, accepted))
         run, screen = sent.accepted.turn, scene.screen
-        _announce(scene, session, run, sent.rung)
+        if not sent.rung:
+            screen.talk(SAFE, "yellow")
         if not wanted.wait:
             return _handed_over(screen, session, run)
 
@@ -73,11 +80,12 @@ async def _session(client: "Client", wanted: Wanted) -> str:
     return session.id
 
 
-def _announce(scene: Scene, session: str, run: str, rung: bool) -> None:
+def _announce(scene: Scene, accepted: "Accepted") -> None:
+    """As soon as the message is committed: whoever leaves from now on can come back to it."""
+    session, run = accepted.session, accepted.turn
+    say_how_to_return(scene, run)
     if scene.screen.progress:
         scene.screen.talk(f"session {session} · turn {run.rsplit('/', 1)[1]}", "dim")
-    if not rung:
-        scene.screen.talk(SAFE, "yellow")
     if scene.screen.quiet:
         scene.screen.data(session)
 
@@ -95,10 +103,8 @@ async def _finish(screen: Screen, client: "Client", run: str, tally: Tally, how:
     if screen.mode != "text":
         document = await _document(client, turn, tally)
         screen.document({"type": "result", **document} if screen.mode == "jsonl" else document)
-    elif how == "ended" and turn.state not in ("failed", "cancelled") and turn.text and not screen.quiet:
-        apart = screen.terminal and screen.talks_to_person
-        for line in ("", turn.text, "") if apart else (turn.text,):
-            screen.data(line) if line else screen.talk()
+    elif how == "ended" and not screen.quiet:
+        print_answer(screen, turn)
     if how != "ended":
         return Code.TIMEOUT if how == "timeout" else Code.WAITS
     if screen.progress:
@@ -136,8 +142,7 @@ def _say_ending(screen: Screen, turn: "TurnRow", tally: Tally) -> None:
         parts.append(f"{tokens(used.input_tokens)} in{cached} {tokens(used.output_tokens)} out")
     screen.talk(" · ".join(parts), "dim")
     for call in tally.unknown:
-        tool = tally.tool({"call": call})
-        screen.talk(f"outcome unknown: {tool} ({call}); look before you repeat it", "red")
+        screen.talk(f"outcome unknown: {tally.told(call)} ({call}); look before you repeat it", "red")
     if turn.reason:
         screen.talk(turn.reason, "red" if turn.state == "failed" else "yellow")
 

@@ -10,14 +10,15 @@ import typer
 
 from gateway.cli.command import Scene, opened, perform
 from gateway.cli.exits import Code, more
-from gateway.cli.follow import SAFE, behind
+from gateway.cli.follow import SAFE, Tally, behind
 from gateway.cli.options import Actor, Color, Header, Home, Json, Limit, Quiet, Verbose, Width, actor
 from gateway.cli.screen import Screen
-from gateway.cli.text import ago, elapsed, one_line, revealed, rfc3339, short
+from gateway.cli.text import ago, elapsed, one_line, revealed, rfc3339, row_of, short
 from roundturn.errors import Settled
 
 if TYPE_CHECKING:
-    from gateway.client import SessionOverview
+    from gateway.client import Client, SessionOverview
+    from roundturn.store import TurnRow
 
 STOP_WAIT_S = 10.0
 LOOK_S = 0.1
@@ -48,6 +49,7 @@ async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
         while wait and turn.ended_at is None and time.monotonic() - began < STOP_WAIT_S:
             await asyncio.sleep(LOOK_S)
             turn = await client.find_turn(turn.id)
+        tally = await _tally(client, turn)
     if turn.state != "cancelled" and turn.ended_at is not None:
         raise Settled(f"{turn.id} had already ended: {turn.state}", "there was nothing to stop")
     if scene.screen.mode == "json":
@@ -56,7 +58,20 @@ async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
         scene.screen.data(f"stopped · {turn.id} · after {elapsed((time.monotonic() - began) * 1000)}")
     else:
         scene.screen.data(f"stop accepted · {turn.id} · it ends when a worker hears of it")
+    if tally.unknown and scene.screen.progress:
+        one = len(tally.unknown) == 1
+        many = "1 side effect has" if one else f"{len(tally.unknown)} side effects have"
+        named = ", ".join(tally.told(call) for call in tally.unknown)
+        again = "doing it again" if one else "doing them again"
+        scene.screen.talk(f"{many} an unknown outcome: {named}; look before {again}", "red")
     return Code.DONE
+
+
+async def _tally(client: "Client", turn: "TurnRow") -> Tally:
+    tally = Tally()
+    async for event in client.events(turn.run):
+        tally.add(event)
+    return tally
 
 
 async def list_sessions(scene: Scene, limit: int) -> int:
@@ -75,6 +90,45 @@ async def list_sessions(scene: Scene, limit: int) -> int:
     return Code.DONE
 
 
+async def show_session(scene: Scene, target: str) -> int:
+    """The conversation as its journals and turns have it: what was asked, what was done, what was answered."""
+    screen = scene.screen
+    async with opened(scene, temporal=False) as client:
+        turns = [(turn, await _tally(client, turn)) for turn in await client.turns(target)]
+    if screen.mode == "json":
+        screen.items([_turn(turn, tally) for turn, tally in turns])
+        return Code.DONE
+    for turn, tally in turns:
+        number = turn.id.rsplit("/", 1)[1]
+        screen.data(f"{number}  > {_indented(revealed(tally.text))}")
+        for call in tally.calls:
+            screen.data(f"   · {tally.told(call)}{'  (outcome unknown)' if call in tally.unknown else ''}")
+        if turn.text:
+            screen.data(f"   {_indented(turn.text)}")
+        if turn.state != "completed":
+            screen.data(f"   ({': '.join(part for part in (turn.state, row_of(turn.reason)) if part)})")
+    return Code.DONE
+
+
+def _indented(text: str) -> str:
+    return text.rstrip().replace("\n", "\n   ")
+
+
+def _turn(turn: "TurnRow", tally: Tally) -> dict[str, Any]:
+    calls = [
+        {"call": call, "tool": asked.tool, "effect": asked.effect, "shown": asked.shown}
+        for call, asked in tally.calls.items()
+    ]
+    return {
+        "turn": turn.id,
+        "state": turn.state,
+        "reason": turn.reason,
+        "message": tally.text,
+        "calls": calls,
+        "text": turn.text,
+    }
+
+
 def _line(seen: "SessionOverview") -> dict[str, Any]:
     row, turn = seen.row, seen.turn
     return {
@@ -89,8 +143,10 @@ def _line(seen: "SessionOverview") -> dict[str, Any]:
 
 
 def _state(seen: "SessionOverview") -> str:
-    if seen.turn is None or seen.turn.ended_at is not None:
+    if seen.turn is None or seen.turn.state == "completed":
         return "idle"
+    if seen.turn.ended_at is not None:
+        return f"idle ({seen.turn.state})"
     return "waiting for a person" if seen.waits else seen.turn.state
 
 
@@ -115,7 +171,10 @@ def register(app: typer.Typer) -> None:
         codes=(Code.TOO_LATE,),
     )
     sessions_more = more(
-        "roundturn sessions", "roundturn sessions --limit 5 --json", "roundturn sessions --quiet | head -1"
+        "roundturn sessions",
+        "roundturn sessions s_7kq2mz9d",
+        "roundturn sessions --limit 5 --json",
+        "roundturn sessions --quiet | head -1",
     )
     session_argument = typer.Argument(metavar="SESSION", help="s_…, or a beginning of it that is unique.")
 
@@ -153,6 +212,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command(epilog=sessions_more)
     def sessions(
+        session: Annotated[
+            str | None, typer.Argument(metavar="[SESSION]", help="Show the conversation of this one.")
+        ] = None,
         limit: Limit = 50,
         json: Json = False,
         quiet: Quiet = False,
@@ -162,6 +224,8 @@ def register(app: typer.Typer) -> None:
         home: Home = None,
         verbose: Verbose = False,
     ) -> int:
-        """List sessions, newest first."""
+        """List sessions, newest first, or show what was said in one."""
         screen = Screen("json" if json else "text", color=color, width=width, header=header, quiet=quiet)
+        if session is not None:
+            return perform(lambda scene: show_session(scene, session), screen, home, verbose)
         return perform(lambda scene: list_sessions(scene, limit), screen, home, verbose)

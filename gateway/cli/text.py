@@ -39,6 +39,11 @@ def revealed(text: str) -> str:
     return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), clean_text(text))
 
 
+def row_of(text: str) -> str:
+    """`brief`, with what hides in it revealed: a row is what a person judges a call by."""
+    return brief(revealed(text))
+
+
 def short(name: str) -> str:
     """The beginning of an id, also in `s_…/N`."""
     kind, _, rest = name.partition("_")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from pydantic import SecretStr
 from gateway.cli.approvals import summary
 from gateway.cli.events import line_of, settled
 from gateway.cli.screen import typed_line
-from gateway.cli.text import brief, clock
+from gateway.cli.text import clock, one_line, revealed, row_of
 from gateway.client import Client, open_client
 from gateway.color import ColorChoice
 from gateway.dev import job, ports, processes
@@ -59,7 +60,12 @@ async def run_demo(
         chosen = Ports(temporal, temporal + processes.UI_DISTANCE, ports.choose() if scripted else None)
         talk = Talk(sys.stdout, "demo", color)
         stack = Stack(
-            processes.on_ports(settings, chosen), chosen, talk, "demo", "no OPENAI_API_KEY with MODEL", home
+            processes.on_ports(settings, chosen),
+            chosen,
+            talk,
+            processes.SCENARIOS / "demo.json",
+            "no OPENAI_API_KEY with MODEL",
+            home,
         )
         limit_s = LIMIT_S if scripted and not interactive else PATIENCE_S
         try:
@@ -80,7 +86,7 @@ def _settings(home: Path) -> tuple[Settings, bool]:
     given |= {"home": home, "allow_unverified_verdicts": True}
     key, model = os.environ.get("OPENAI_API_KEY"), os.environ.get("MODEL")
     if not (key and model):
-        return Settings(**(given | {"model": "scripted"})), True
+        return Settings(**(given | {"model": processes.SCRIPTED_MODEL})), True
     given |= {"model": model, "model_api_key": SecretStr(key)}
     given["model_base_url"] = os.environ.get("OPENAI_BASE_URL", "")
     return Settings(**given), False
@@ -105,6 +111,11 @@ async def _demo(stack: Stack, interactive: bool, verbose: bool, limit_s: float) 
         talk.line(f"   {mark} {proof.text}")
     failed = sum(not proof.holds for proof in proofs)
     talk.line()
+    if failed and play.denials:
+        talk.line(
+            f"you denied {play.denials} of the calls: the proofs that count what they would have done do not hold"
+        )
+        return 0
     talk.line(
         f"{failed} of {len(proofs)} proofs failed"
         if failed
@@ -142,6 +153,7 @@ class Play:
     kills: list[tuple[datetime, int]] = field(default_factory=list)
     steps: int = 0
     slow_is_told: bool = False
+    denials: int = 0
 
     def step(self, title: str) -> None:
         self.steps += 1
@@ -177,7 +189,7 @@ class Play:
     async def _on(self, event: RunEvent) -> None:
         match event.type:
             case "tool.requested":
-                self.say(f"→ {event.data['tool']}  {brief(event.data['shown'])}")
+                self.say(f"→ {revealed(event.data['tool'])}  {row_of(event.data['shown'])}")
             case "tool.started" if event.data["tool"] == "bash":
                 await self._kill_in_the_act(event.data["call"])
             case "tool.settled":
@@ -191,11 +203,11 @@ class Play:
         if event.data.get("error_type") == "outcome_unknown":
             self.step("Its outcome is unknown, and nobody pretends otherwise: the agent looks, and reports")
         mark = "✗" if event.data["is_error"] else "✓"
-        self.say(f"{mark} {settled(event.data)}")
+        self.say(f"{mark} {row_of(settled(event.data))}")
 
     async def _first_approval(self, row: ApprovalRow) -> None:
         self.step("It wants to change something, and waits for a person")
-        self.say(f"▲ {row.tool}  {brief(summary(row.arguments))}")
+        self.say(f"▲ {revealed(row.tool)}  {row_of(summary(row.arguments))}")
         self.say(f"  waits as {row.id}, because of the rule {row.rule}: {row.reason}")
         self.step("While it waits, its worker is killed")
         await self._kill_worker()
@@ -211,7 +223,7 @@ class Play:
         signalling = _signalling(row, self.stack.settings)
         if self.interactive or not self._decided():
             self.say("this is how a person would do it (it asks back on a terminal):")
-            self.say(f"  roundturn approvals approve {row.id}{home_option(self.stack.settings.home)}")
+            self.say(f"  {program()} approvals approve {row.id}{home_option(self.stack.settings.home)}")
             self.say("or, with Temporal's own program and nothing of ours:")
             self.say(f"  {shlex.join(signalling)}")
         if self.interactive:
@@ -223,6 +235,7 @@ class Play:
             " (a name that nobody has verified)" if decided.unverified else ""
         )
         yes = decided.state in ("approved", "consumed")
+        self.denials += decided.state == "denied"
         self.say(f"{'✓' if yes else '✗'} {row.id} is {'approved' if yes else decided.state}, by {by}")
 
     def _decided(self) -> bool:
@@ -241,17 +254,35 @@ class Play:
         outcome = asyncio.create_task(self._outcome(row.id))
         waited_for: list[asyncio.Task[Any]] = [outcome]
         if sys.stdin.isatty():
-            self.say("press Enter to send the signal from here, or use one of these in another terminal")
-            waited_for.append(asyncio.create_task(typed_line()))
+            self.say("Enter sends that signal from here, d and Enter denies; or use one of these elsewhere")
+            waited_for.append(asyncio.create_task(self._asked(row, signalling)))
         else:
             self.say("waiting for one of these")
         try:
-            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-            if not outcome.done():
-                await _run(signalling)
+            done, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             for task in waited_for:
                 task.cancel()
+
+    async def _asked(self, row: ApprovalRow, signalling: list[str]) -> None:
+        """Only what is typed after the question counts, and only an empty line says yes."""
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        while typed := await typed_line():
+            match typed.strip():
+                case "":
+                    return await _run(signalling)
+                case "d" | "D":
+                    self.say("why not? (one line)")
+                    why = one_line(await typed_line()) or "denied in the demo"
+                    await self.client.decide(row.id, "deny", ACTOR, why)
+                    return None
+                case _:
+                    self.say("Enter approves, d and Enter denies")
+        self.say("waiting for one of these")  # the end of input
+        await self._outcome(row.id)
+        return None
 
     async def _kill_in_the_act(self, call: str) -> None:
         """Once, when a command has begun to change files and has not finished."""
@@ -304,6 +335,12 @@ async def _run(argv: list[str]) -> None:
         raise Unavailable(f"{argv[0]} ended with code {ran.returncode}: {ran.stderr.strip()}")
 
 
+def program() -> str:
+    """How this very program is called from a shell that may not have its folder on PATH."""
+    beside = Path(sys.executable).with_name("roundturn")
+    return "roundturn" if shutil.which("roundturn") or not beside.exists() else shlex.quote(str(beside))
+
+
 def _farewell(talk: Talk, home: Path, code: int, told: str) -> None:
     if told:
         talk.line(told)
@@ -312,6 +349,7 @@ def _farewell(talk: Talk, home: Path, code: int, told: str) -> None:
         return
     talk.line(f"all processes have ended; what they wrote is in {home}")
     talk.line()
-    talk.line(f"next    roundturn sessions{home_option(home)}      what is stored of this")
-    talk.line("        roundturn dev                            the same for your own work, until Ctrl-C")
-    talk.line('        roundturn run "hello"                    in another terminal')
+    name = program()
+    talk.line(f"next    {name} sessions{home_option(home)}      what is stored of this")
+    talk.line(f"        {name} dev                            the same for your own work, until Ctrl-C")
+    talk.line(f'        {name} run "hello"                    in another terminal')

@@ -25,6 +25,7 @@ LOOK_S = 0.05
 SCENARIOS = Path(__file__).parent / "scenarios"
 # Any word will do. Shorter than what counts as a secret, else it would be masked wherever somebody writes it.
 SCRIPTED_KEY = "canned"
+SCRIPTED_MODEL = "scripted"
 UI_DISTANCE = 1000
 
 
@@ -46,6 +47,8 @@ def on_ports(settings: Settings, chosen: Ports) -> Settings:
     if chosen.model is not None:
         found["model_base_url"] = f"http://{ports.HOST}:{chosen.model}/v1"
         found["model_api_key"] = SecretStr(SCRIPTED_KEY)
+        if settings.model == Settings.model_fields["model"].default:
+            found["model"] = SCRIPTED_MODEL
     return settings.model_copy(update=found)
 
 
@@ -85,8 +88,7 @@ def temporal_part(settings: Settings, chosen: Ports) -> Part:
     return Part("temporal", argv, ready)
 
 
-def model_part(port: int, scenario: str) -> Part:
-    script = SCENARIOS / f"{scenario}.json"
+def model_part(port: int, scenario: Path) -> Part:
     command = f"-P -m roundturn.models.scripted --host {ports.HOST} --port {port} --scenario"
 
     async def ready(_pid: int) -> None:
@@ -99,7 +101,7 @@ def model_part(port: int, scenario: str) -> Part:
                 writer.close()
                 return
 
-    return Part("model", [sys.executable, *command.split(), str(script)], ready)
+    return Part("model", [sys.executable, *command.split(), str(scenario)], ready)
 
 
 def worker_part(settings: Settings, cwd: Path | None = None) -> Part:

@@ -20,6 +20,7 @@ from gateway.dev.talk import Talk, notable
 from gateway.upgrade import upgrade_store
 from roundturn import __version__
 from roundturn.errors import ConfigurationError, Unavailable, UsageError
+from roundturn.models.scripted.scenario import read_scenarios
 from roundturn.settings import DEV_FILE, Settings
 
 DEFAULT_PORT = 7233
@@ -37,7 +38,7 @@ class Stack:
     settings: Settings
     ports: Ports
     talk: Talk
-    scenario: str = "dev"
+    scenario: Path = processes.SCENARIOS / "dev.json"
     scripted_because: str = "no OPENAI_API_KEY"
     cwd: Path | None = None
     is_up: bool = False
@@ -105,20 +106,23 @@ async def run_dev(
     headless: bool,
     color: ColorChoice = "auto",
     verbose: bool,
+    scenario: Path | None = None,
 ) -> int:
     """Until a signal: 0, and 130 when a second one had to kill. 1 when a process was given up.
 
-    Raises `UsageError` for a port that is none, `Unavailable` for one that is busy and for a home that is in use,
-    `ConfigurationError`.
+    `scenario`: what the scripted model says instead of its own greeting.
+    Raises `UsageError` for a port that is none and for a scenario beside a real model, `Unavailable` for a port
+    that is busy and for a home that is in use, `ConfigurationError`.
     """
     chosen = _choose(port, headless)
     with locked(settings.home):
         settings = _prepared(settings)
+        script = _script(settings, scenario)
         talk = Talk(sys.stderr, color=color)
         _refuse_busy(chosen)
         if not settings.model_api_key.get_secret_value():
             chosen = Ports(chosen.temporal, chosen.ui, ports.choose())
-        stack = Stack(processes.on_ports(settings, chosen), chosen, talk)
+        stack = Stack(processes.on_ports(settings, chosen), chosen, talk, script)
         home = _short(settings.home)
         talk.line(f"roundturn {__version__} · development, this machine only · state in {home}")
         try:
@@ -184,6 +188,8 @@ def _prepared(settings: Settings) -> Settings:
     found: dict[str, object] = {}
     if settings.model_api_key.get_secret_value() == processes.SCRIPTED_KEY:
         found |= {"model_api_key": type(settings.model_api_key)(""), "model_base_url": ""}
+        if settings.model == processes.SCRIPTED_MODEL:
+            found["model"] = Settings.model_fields["model"].default
         settings = settings.model_copy(update=found)
     if settings.model_base_url and not settings.model_api_key.get_secret_value():
         raise ConfigurationError(
@@ -193,6 +199,22 @@ def _prepared(settings: Settings) -> Settings:
     if "allow_unverified_verdicts" not in settings.model_fields_set:
         settings = settings.model_copy(update={"allow_unverified_verdicts": True})
     return settings
+
+
+def _script(settings: Settings, scenario: Path | None) -> Path:
+    """Read once here, so that a mistake in it is said before anything starts."""
+    if scenario is None:
+        return processes.SCENARIOS / "dev.json"
+    if settings.model_api_key.get_secret_value():
+        raise UsageError(
+            "--scenario is for the scripted model, and a real one is configured",
+            "leave it out, or unset OPENAI_API_KEY and ROUNDTURN_MODEL_API_KEY",
+        )
+    try:
+        read_scenarios(scenario.read_bytes(), str(scenario))
+    except OSError as fault:
+        raise UsageError(f"{scenario} cannot be read: {fault.strerror}", "name a scenario file") from None
+    return scenario.absolute()
 
 
 def _choose(port: int | None, headless: bool) -> Ports:
@@ -241,7 +263,11 @@ def _shared(settings: Settings, chosen: Ports) -> dict[str, object]:
         "allow_unverified_verdicts": settings.allow_unverified_verdicts,
     }
     if chosen.model is not None:
-        found |= {"model_base_url": settings.model_base_url, "model_api_key": processes.SCRIPTED_KEY}
+        found |= {
+            "model": settings.model,
+            "model_base_url": settings.model_base_url,
+            "model_api_key": processes.SCRIPTED_KEY,
+        }
     return found
 
 

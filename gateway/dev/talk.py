@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from gateway.cli.text import row_of
 from gateway.color import ColorChoice, colored
 from roundturn.errors import RoundturnError
 from roundturn.settings import Settings
@@ -65,7 +66,9 @@ async def notable(settings: Settings, logs: Mapping[str, Path], talk: Talk, verb
             with suppress(RoundturnError):  # a store that is busy is asked again
                 for row in await store.approvals.page(["pending"], None, SHOWN_APPROVALS):
                     if row.id not in told:
-                        talk.event(f"▲ waits for a person: {row.tool} · roundturn approvals show {row.id}")
+                        talk.event(
+                            f"▲ waits for a person: {row_of(row.tool)} · roundturn approvals show {row.id}"
+                        )
                         told.add(row.id)
             await asyncio.sleep(LOOK_S)
 

@@ -189,7 +189,7 @@ class _translated:
         if "readonly" in said or "unable to open" in said or "not a database" in said:
             raise ConfigurationError(
                 f"the store cannot be written: {said}",
-                "make it a database that this user may write, or choose another home",
+                "make the home directory writable for this user, or choose another home",
             ) from fault
         if "disk is full" in said or "disk I/O error" in said:
             raise Unavailable(f"the store's disk fails: {said}", "make room; nothing was lost") from fault

@@ -1,15 +1,23 @@
 """The demo is started like a person starts it; its proofs are checked here once more, from its files."""
 
 import asyncio
+import io
+import os
+import pty
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from gateway.client import Client
 from gateway.dev import job
+from gateway.dev.demo import Play
 from gateway.dev.job import COUNTED, PUBLISHED, REPORT, lines
+from gateway.dev.talk import Talk
 from tests.cli.test_dev import clean_environment
 from tests.cli.test_supervisor import alive, until
 from tests.requirements import requirement
@@ -74,6 +82,52 @@ async def test_a_demo_that_is_left_ends_its_processes_and_names_its_logs(tmp_pat
     finally:
         end(process)
     assert f"the logs are in {tmp_path / 'home' / 'logs'}" in log.read_text()
+
+
+async def test_only_an_empty_line_after_the_question_says_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far, near = pty.openpty()
+    said, sent = io.StringIO(), tmp_path / "sent"
+    stack: Any = SimpleNamespace(talk=Talk(said))
+    row: Any = SimpleNamespace(id="ap_x")
+    with os.fdopen(near) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        os.write(far, b"\n")  # impatience, before anything was asked
+        asked = asyncio.create_task(Play(stack, True, False)._asked(row, ["touch", str(sent)]))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        os.write(far, b"yes?\n")
+        await until(lambda: "Enter approves" in said.getvalue(), 5)
+        assert not sent.exists()
+        os.write(far, b"\n")
+        await asked
+    os.close(far)
+    assert sent.exists()
+
+
+async def test_d_denies_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far, near = pty.openpty()
+    said, decided = io.StringIO(), []
+    stack: Any = SimpleNamespace(talk=Talk(said))
+    row: Any = SimpleNamespace(id="ap_x")
+    play = Play(stack, True, False)
+
+    class Decides:
+        async def decide(self, *answer: str) -> None:
+            decided.append(answer)
+
+    play.client = cast("Client", Decides())
+    with os.fdopen(near) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        asked = asyncio.create_task(play._asked(row, ["false"]))
+        await asyncio.sleep(0.1)
+        os.write(far, b"d\n")
+        await until(lambda: "why not?" in said.getvalue(), 5)
+        os.write(far, b"wrong day\n")
+        await asked
+    os.close(far)
+    assert decided == [("ap_x", "deny", "demo", "wrong day")]
 
 
 @pytest.mark.parametrize(

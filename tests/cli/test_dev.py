@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.processes import SCENARIO_FORM
 from gateway.client import Client, open_client
 from gateway.dev import ports
 from gateway.dev.processes import SCENARIOS, UI_DISTANCE, environment
@@ -137,6 +138,7 @@ async def test_a_job_is_answered_and_one_ctrl_c_ends_everything(tmp_path: Path) 
         address = dev.written()["settings"]["temporal_address"]
         page = int(address.rsplit(":", 1)[1]) + UI_DISTANCE
         assert dev.ready == f"ready temporal={address} ui=http://127.0.0.1:{page} home={tmp_path}"
+        assert dev.written()["settings"]["model"] == dev.written()["model"] == "scripted"
         async with client_of(dev) as client:
             said = await answer(client, await ask(client, "hello"))
         assert said.startswith("[scripted model] Hello!")
@@ -287,6 +289,23 @@ def test_the_worker_gets_the_very_settings_of_its_parent(
         monkeypatch.setenv(name, value)
     (tmp_path / "roundturn.toml").write_text("max_steps = 3\n")
     assert settings.load().model_dump() == given.model_dump()
+
+
+async def test_a_scenario_beside_a_real_model_and_one_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    script = SCENARIOS / "dev.json"
+    real, none = settings.load(tmp_path, model_api_key="a-secret-key"), settings.load(tmp_path)
+    for given, scenario, said in (
+        (real, script, "a real one"),
+        (none, tmp_path / "no.json", "cannot be read"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            await run_dev(given, port=ports.choose(), headless=True, verbose=False, scenario=scenario)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_example_in_the_help_of_dev_is_a_scenario_file() -> None:
+    example = SCENARIO_FORM.partition("\n")[2]
+    assert [one.name for one in read_scenarios(example.encode(), "help")] == ["ship"]
 
 
 def test_the_scripts_of_dev_and_demo_can_be_read() -> None:

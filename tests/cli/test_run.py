@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -101,7 +102,32 @@ async def test_until_approval_leaves_with_3_and_names_the_approval(desk: OpenDes
     text = await d.roundturn("run", "ship it", "--until-approval")
     assert (text.code, text.out) == (3, "")
     assert "▲ bash  echo shipped   waits for a person · ap_" in text.err
-    assert "roundturn approvals approve ap_" in text.err
+    assert "in another terminal: roundturn approvals approve ap_" in text.err
+    assert re.search(r'deny: roundturn approvals deny ap_\w+ --reason "…"', text.err)
+
+
+async def test_what_hides_in_a_call_is_visible_in_the_rows(desk: OpenDesk) -> None:
+    hides, seen = "a\u202eb\u200bc\ufeff\x1b[2K", r"a\u202eb\u200bc\ufeff\x1b[2K"
+    d = await desk(
+        scenario(
+            "ship", step(("note_pure", {"text": hides})), step(("bash", {"command": hides})), step(text="x")
+        )
+    )
+    done = await d.roundturn("run", "ship it", "--until-approval")
+    waits = next(line for line in done.err.splitlines() if line.startswith("▲"))
+    assert seen in waits
+    settled = next(line for line in done.err.splitlines() if "✓ note_pure" in line)
+    events = (await d.roundturn("events", done.err.split()[1])).out
+    for shown in (settled, events, done.err):
+        assert r"\u202e" in shown and r"\u200b" in shown and r"\ufeff" in shown
+        assert not set("\u202e\u200b\ufeff\x1b") & set(shown)
+
+
+async def test_an_empty_message_opens_no_session(desk: OpenDesk) -> None:
+    d = await desk(worker=False)
+    done = await d.roundturn("run", " \n", "--json")
+    assert (done.code, done.out, done.error["type"]) == (2, "", "usage")
+    assert (await d.roundturn("sessions", "--json")).document["items"] == []
 
 
 async def test_timeout_leaves_with_124_and_the_run_goes_on(desk: OpenDesk) -> None:

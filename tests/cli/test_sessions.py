@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROUNDTURN, OpenDesk
+from tests.cli.test_approvals import Terminal
 from tests.requirements import requirement
 from tests.system import scenario, step, until
 
@@ -65,6 +66,23 @@ async def test_ctrl_c_before_a_locked_store_leaves_soon_and_nothing_is_half_writ
     store.close()
     assert done.code == 130
     assert await d.system.client.store.turns.last_of(session) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for the open store")
+@requirement("P124")
+async def test_ctrl_c_before_a_run_is_committed_says_that_nothing_was_sent(desk: OpenDesk) -> None:
+    d = await desk(worker=False)
+    store = sqlite3.connect(d.system.home / "roundturn.db", isolation_level=None)
+    store.execute("BEGIN IMMEDIATE")
+    running = d.roundturn.start("run", "hello")
+    await until(lambda: _has_open(running.process.pid, "roundturn.db"), "the open store")
+    running.interrupt()
+    done = await running.ended()
+    store.execute("ROLLBACK")
+    store.close()
+    assert (done.code, done.out) == (130, "")
+    assert "Nothing was sent" in done.err
+    assert "The run goes on" not in done.err
 
 
 async def test_a_message_is_safe_while_temporal_is_away(desk: OpenDesk) -> None:
@@ -138,6 +156,74 @@ async def test_events_are_one_object_a_line_and_resume_behind_an_offset(desk: Op
     assert (behind.code, behind.out) == (0, "")
     document = (await d.roundturn("events", run, "--json", "--types", "tool,turn.ended")).document
     assert {item["type"].split(".")[0] for item in document["items"]} == {"tool", "turn"}
+
+
+async def test_events_end_with_the_answer_where_there_is_room_for_it(desk: OpenDesk) -> None:
+    d = await desk(HELLO)
+    _, run = await d.start("hello")
+    await d.system.ended(run)
+    for follow in ((), ("--follow",)):
+        terminal = Terminal(d, "events", run, *follow)
+        assert await terminal.ended() == 0
+        assert terminal.said.endswith("completed\r\n\r\nthe answer\r\n\r\n")
+        document = (await d.roundturn("events", run, "--json", *follow)).document
+        assert (document["state"], document["text"]) == ("completed", "the answer")
+        assert document["items"][-1]["type"] == "turn.ended"
+        assert "the answer" not in (await d.roundturn("events", run, *follow)).out
+    chosen = Terminal(d, "events", run, "--types", "tool")
+    assert await chosen.ended() == 0
+    assert "the answer" not in chosen.said
+
+
+async def test_a_session_is_shown_as_its_conversation(desk: OpenDesk) -> None:
+    d = await desk(HELLO)
+    session, run = await d.start("hello")
+    await d.system.ended(run)
+    await d.system.ended(await d.system.send("hello again", session))
+    done = await d.roundturn("sessions", session[:11])
+    lines = done.out.splitlines()
+    assert (done.code, lines[0], lines[2]) == (0, "1  > hello", "   the answer")
+    assert lines[1].startswith("   · note_pure")
+    assert lines[3] == "2  > hello again"
+    items = (await d.roundturn("sessions", session, "--json")).document["items"]
+    assert [(item["message"], item["text"]) for item in items] == [
+        ("hello", "the answer"),
+        ("hello again", "the answer"),
+    ]
+    assert (await d.roundturn("sessions", "s_zzzzzzzz")).code == 2
+
+
+async def test_an_idle_session_says_how_its_last_run_ended(desk: OpenDesk) -> None:
+    refused = {"kind": "status", "status": 401, "message": "no such key"}
+    two = (step(("note_pure", {"text": "a"})), step(("note_pure", {"text": "b"})))
+    d = await desk(
+        scenario("refused", step(text="never", faults=[refused])),
+        scenario("forever", *two, step(text="x")),
+        scenario("short", step(text="x")),
+        max_steps=1,
+    )
+    for text in ("refused", "forever", "short"):
+        await d.system.ended((await d.start(text))[1])
+    items = (await d.roundturn("sessions", "--json")).document["items"]
+    assert {item["title"]: item["state"] for item in items} == {
+        "refused": "idle (failed)",
+        "forever": "idle (incomplete)",
+        "short": "idle",
+    }
+
+
+async def test_a_stop_names_the_call_whose_outcome_is_unknown(desk: OpenDesk) -> None:
+    d = await desk(scenario("ship", step(("bash", {"command": "sleep 30; echo x"})), step(text="x")))
+    row = await d.asked("ship it")
+    assert (await d.roundturn("approvals", "approve", row.id, "--digest", row.digest)).code == 0
+    followed = d.roundturn.start("events", row.turn, "--follow")
+    await followed.says("tool.started", "out")
+    done = await d.roundturn("stop", row.session)
+    assert (done.code, "stopped" in done.out) == (0, True)
+    assert (
+        "1 side effect has an unknown outcome: bash sleep 30; echo x; look before doing it again" in done.err
+    )
+    assert (await d.roundturn("sessions")).out.split("\t")[1] == "idle (cancelled)"
 
 
 @requirement("P124")

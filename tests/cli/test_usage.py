@@ -4,6 +4,7 @@ import json
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,7 @@ async def test_the_exit_codes_are_one_table(alone: CommandLine) -> None:
     done = await alone("help", "exit-codes")
     codes = [int(line.split("\t")[0]) for line in done.out.splitlines()]
     assert codes == [code.value for code in Code] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 124, 130, 143]
+    assert (await alone("help")).out.split("\t")[0] == "exit-codes"
     other = await alone("help", "exitcodes")
     assert other.code == 2
     assert "help exit-codes" in other.err
@@ -90,7 +92,20 @@ async def test_a_home_without_a_store_is_code_7_and_says_how_to_start(
 ) -> None:
     done = await alone(*command.split(), "--json")
     assert (done.code, done.out, done.error["type"]) == (7, "", "unavailable")
-    assert "roundturn dev" in done.error["hint"] and "roundturn db upgrade" in done.error["hint"]
+    home = alone.environment["ROUNDTURN_HOME"]
+    assert done.error["detail"] == f"there is no Roundturn state in {home}"
+    assert "--home" in done.error["hint"] and done.error["hint"].endswith("roundturn dev")
+    assert not (Path(home) / "roundturn.db").exists()
+
+
+async def test_a_store_of_another_version_is_code_7_and_names_db_upgrade(alone: CommandLine) -> None:
+    assert (await alone("db", "upgrade")).code == 0
+    with sqlite3.connect(f"{alone.environment['ROUNDTURN_HOME']}/roundturn.db") as store:
+        store.execute("UPDATE alembic_version SET version_num = '0000'")
+    store.close()
+    done = await alone("sessions", "--json")
+    assert (done.code, done.error["type"]) == (7, "unavailable")
+    assert "roundturn db upgrade" in done.error["hint"]
 
 
 async def test_db_upgrade_makes_the_store_once(alone: CommandLine) -> None:
