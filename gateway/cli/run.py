@@ -48,19 +48,26 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
         session = await _session(client, wanted)
         in_flight = f"  look: {scene.command(f'events {session}')}"
         scene.farewell = ["Left in the middle of sending; the message may be there or not.", in_flight]
-        sent = await client.send(session, wanted.text, heard=lambda accepted: _announce(scene, accepted))
-        run, screen = sent.accepted.turn, scene.screen
-        if not sent.rung:
-            screen.talk(SAFE, "yellow")
-        if not wanted.wait:
-            return _handed_over(screen, session, run)
+        screen = scene.screen
+        follower: Following | None = None
 
         def show(event: "RunEvent") -> None:
             if screen.mode == "jsonl":
                 screen.document(as_json(event))
 
-        follower = Following(scene, client, run, sent.accepted.position, show)
-        follower.on_leaving(wanted.stop_on_interrupt)
+        def committed(accepted: "Accepted") -> None:
+            nonlocal follower
+            follower = Following(scene, client, accepted.turn, accepted.position, show)
+            follower.on_leaving(wanted.stop_on_interrupt and wanted.wait)
+            _announce(scene, accepted)  # only now: who reads it and interrupts gets what was asked for
+
+        sent = await client.send(session, wanted.text, heard=committed)
+        run = sent.accepted.turn
+        assert follower is not None
+        if not sent.rung:
+            screen.talk(SAFE, "yellow")
+        if not wanted.wait:
+            return _handed_over(screen, session, run)
         how = await follower.until(wanted.until_approval, wanted.timeout_s)
         scene.on_interrupt = None
         if how == "timeout":
