@@ -21,7 +21,7 @@ dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
 	@$(if $(MODEL),ROUNDTURN_MODEL='$(MODEL)') $(BIN)/roundturn dev
 
 test: $(READY) ## the whole test-suite; ARGS='-k approval' narrows it
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 3 $(ARGS)
 
 check: $(READY) ## lint, format, types, import contracts
 	$(BIN)/ruff check .
