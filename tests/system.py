@@ -10,13 +10,14 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from gateway.client import Client, open_client
 from roundturn import ids
@@ -259,7 +260,16 @@ async def open_system(
             for worker in system.workers if system else ():
                 if worker.process.poll() is None:
                     worker.kill()
+            if system is not None:
+                await _unscheduled(system)
             await database.close()
+
+
+async def _unscheduled(system: System) -> None:
+    """A schedule left behind would fire for every later test on a queue without a worker, and slow the server down."""
+    schedule = system.temporal.get_schedule_handle(f"reconcile/{system.settings.task_queue}")
+    with suppress(RPCError, TimeoutError):  # no worker was started, or the test took the server away
+        await asyncio.wait_for(schedule.delete(), 2)
 
 
 async def _connected(settings: Settings) -> TemporalClient:

@@ -20,9 +20,9 @@ async def test_a_heartbeat_lost_while_the_tool_lives_is_not_a_death(system: Open
     worker = await s.start_worker()
     turn = await s.send("go")
     await until(s.effects, "the tool")
+    second = await s.start_worker()
     worker.signal(signal.SIGSTOP)  # longer than the heartbeat timeout of 4 s, shorter than the lease of 6 s
     await asyncio.sleep(4.6)
-    second = await s.start_worker()
     worker.signal(signal.SIGCONT)
 
     async def second_attempt() -> bool:
