@@ -16,7 +16,7 @@ async def test_a_tool_that_outlasts_its_limit_is_ended_and_the_model_is_told(sys
         scenario("go", step(("note_limited", {"text": "a", "gate": "never"})), step(text="{{results}}"))
     )
     await s.start_worker()
-    row = await s.ended(await s.send("go"), 15)
+    row = await s.ended(await s.send("go"), 40)
     assert row.text == "note_limited was ended after its limit of 1 s"
     assert len(s.effects()) == 1
 
@@ -28,7 +28,7 @@ async def test_a_silent_model_endpoint_is_given_up_after_its_limit_and_tried_aga
     silent = [{"kind": "stall", "seconds": 60}]
     s = await system(scenario("go", step(text="fine", faults=silent)), model_timeout_s=1)
     await s.start_worker()
-    assert (await s.ended(await s.send("go"), 20)).text == "fine"
+    assert (await s.ended(await s.send("go"), 40)).text == "fine"
     assert len(await s.model.requests()) == 2
 
 
@@ -74,7 +74,7 @@ async def test_sixty_turns_that_wait_for_people_leave_a_new_one_its_speed(system
         await s.pending(turn)
     began = time.monotonic()
     assert (await s.ended(await s.send("quick"))).text == "fine"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     await asyncio.gather(*(s.client.stop(turn, "ada") for turn in parked))
     assert {(await s.ended(turn)).state for turn in parked} == {"cancelled"}
 
@@ -114,7 +114,7 @@ async def test_a_queue_full_of_slow_tools_delays_neither_models_nor_reading(syst
     await until(lambda: len(s.effects()) >= 100, "the slow tools to fill their queue")
     began = time.monotonic()
     assert (await s.ended(await s.send("quick"))).text == "fine"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     (s.workdir / "open").touch()
     assert {(await s.ended(turn)).state for turn in held} == {"completed"}
     assert len(set(s.effects())) == 121
