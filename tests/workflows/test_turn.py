@@ -360,3 +360,25 @@ async def test_a_cancel_of_the_workflow_itself_settles_everything_once(system: O
     await s.workflow_closed(f"turn/{turn}")
     await s.workflow_closed(f"session/{row.session}")
     await s.assert_one_terminal_event(turn)
+
+
+async def test_log_lines_carry_their_ids_and_the_history_says_in_words_what_ran(system: OpenSystem) -> None:
+    s = await system(scenario("go", step(("note_once", {"text": "a"})), step(text="done")))
+    worker = await s.start_worker()
+    turn = await s.send("go")
+    await s.ended(turn)
+    session = turn.rsplit("/", 1)[0]
+    await until(lambda: any(line["event"] == "turn.ended" for line in worker.lines()), "the last line")
+    by_event = {line["event"]: line for line in worker.lines()}
+    assert (
+        by_event["tool.returned"].items()
+        >= {"session": session, "turn": turn, "step": 0, "call": f"{turn}.0.0"}.items()
+    )
+    assert by_event["model.replied"].items() >= {"session": session, "turn": turn, "step": 1}.items()
+    assert by_event["turn.ended"].items() >= {"session": session, "turn": turn, "state": "completed"}.items()
+    summaries = [
+        event.user_metadata.summary.data.decode()
+        for event in (await s.history(turn)).events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    assert summaries == ['"step 0"', '"note_once"', '"step 1"']
