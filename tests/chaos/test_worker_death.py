@@ -76,7 +76,7 @@ async def test_a_kill_while_a_tool_runs_is_noticed_within_seconds(system: OpenSy
     worker.kill()
     await s.start_worker()
     (s.workdir / "open").touch()
-    row = await s.ended(turn, 40)
+    row = await s.ended(turn)
     runs = len(s.effects())
     if tool == "note_once":
         assert runs == 1

@@ -124,7 +124,7 @@ async def test_a_plain_signal_decides_and_an_early_one_is_kept(system: OpenSyste
     # The row is all that a person needs: this signal may well overtake the workflow's own news of the suspension.
     (approval,) = await s.pending(turn)
     await signal(s, turn, {"approval_id": approval.id, "verdict": "approve", "actor": "ada"})
-    assert (await s.ended(turn, 40)).state == "completed"
+    assert (await s.ended(turn)).state == "completed"
     assert len(s.effects()) == 1
     row = await s.client.store.approvals.read(approval.id)
     assert row is not None
@@ -209,7 +209,7 @@ async def test_a_stop_and_a_yes_are_one_after_the_other_whoever_comes_first(
         await s.client.stop(turn, "ada")
     else:
         await asyncio.gather(s.client.stop(turn, "ada"), s.decide(approval.id))
-    row = await s.ended(turn, 40)
+    row = await s.ended(turn)
     assert row.state == "cancelled"
     kept = await s.client.store.approvals.read(approval.id)
     assert kept is not None

@@ -106,5 +106,5 @@ async def test_a_long_retry_after_is_a_durable_timer_that_a_stop_ends(system: Op
 
     await until(limited_phase, "the turn to wait for the endpoint")
     await s.client.stop(turn, "ada")
-    assert (await s.ended(turn, 40)).state == "cancelled"
+    assert (await s.ended(turn)).state == "cancelled"
     assert len(await s.model.requests()) == 1

@@ -191,7 +191,7 @@ async def test_a_stop_ends_a_running_tool_soon_and_keeps_the_turn(system: OpenSy
     turn = await s.send("go", session)
     await until(s.effects, "the tool")
     await s.client.stop(turn, "ada")
-    row = await s.ended(turn, 40)
+    row = await s.ended(turn)
     assert (row.state, row.reason) == ("cancelled", "stopped by ada")
     call = await s.client.store.ledger.read(f"{turn}.0.0")
     assert call is not None
@@ -212,7 +212,7 @@ async def test_a_stop_closes_the_model_stream_and_runs_nothing_more(system: Open
     turn = await s.send("go")
     await s.model.wait(held=1)
     await s.client.stop(turn, "ada")
-    assert (await s.ended(turn, 40)).state == "cancelled"
+    assert (await s.ended(turn)).state == "cancelled"
     await s.model.wait(left=1)
     assert s.effects() == []
     await s.assert_one_terminal_event(turn)
@@ -230,7 +230,7 @@ async def test_interference_by_temporal_commands_ends_or_leaves_the_turn_cleanly
     handle = s.temporal.get_workflow_handle(f"turn/{turn}")
     if how == "cancel":
         await handle.cancel()
-        assert (await s.ended(turn, 40)).state == "cancelled"
+        assert (await s.ended(turn)).state == "cancelled"
     else:
         if how == "bad signal":
             for payload in (
@@ -331,7 +331,7 @@ async def test_a_defect_ends_the_turn_with_its_name_and_nobody_is_asked_on(
     await s.start_worker(fault=f"{point}:defect:{s.home / 'failed'}")
     session = await s.session()
     turn = await s.send("go", session)
-    row = await s.ended(turn, 40)
+    row = await s.ended(turn)
     assert row.state == "failed"
     assert "RuntimeError" in row.reason
     assert await s.client.store.approvals.page(["pending", "approved"], turn, 10) == []
@@ -355,7 +355,7 @@ async def test_a_cancel_of_the_workflow_itself_settles_everything_once(system: O
     await until(s.effects, "the tool")
     for _ in range(3):
         await s.temporal.get_workflow_handle(f"turn/{turn}").cancel()
-    row = await s.ended(turn, 40)
+    row = await s.ended(turn)
     assert (row.state, row.reason) == ("cancelled", "its workflow was cancelled from outside")
     await s.workflow_closed(f"turn/{turn}")
     await s.workflow_closed(f"session/{row.session}")
