@@ -7,11 +7,12 @@ from pathlib import Path
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.endings import Endings
 from activities.failures import translating
 from activities.snapshots import Snapshots
 from roundturn.agent import Snapshot
 from roundturn.errors import ConfigurationError
-from roundturn.store import Store
+from roundturn.store import NotYet, Store
 
 STARTS_BEFORE_GIVING_UP = 3
 
@@ -34,29 +35,43 @@ class TakenItem(BaseModel, frozen=True):
     options: CallOptions
 
 
+class Pause(BaseModel, frozen=True):
+    """Only results of subagents wait, and more may come: ask again after so many seconds, or when rung."""
+
+    pause_s: float
+
+
 class InboxActivities:
     """`freeze` builds the snapshot of an agent by name; raises `ConfigurationError` when there is none."""
 
     def __init__(
-        self, store: Store, snapshots: Snapshots, freeze: Callable[[str], Snapshot], options: CallOptions
+        self,
+        store: Store,
+        endings: Endings,
+        snapshots: Snapshots,
+        freeze: Callable[[str], Snapshot],
+        options: CallOptions,
     ) -> None:
         self._store = store
+        self._endings = endings
         self._freeze = freeze
         self._options = options
         self._snapshots = snapshots
 
     @activity.defn
     @translating
-    async def next_inbox_item(self, session: str) -> TakenItem | None:
+    async def next_inbox_item(self, session: str) -> TakenItem | Pause | None:
         """Repeated, it gives the same row until that turn has ended (*at least once*)."""
         while (taken := await self._store.inbox.take(session)) is not None:
+            if isinstance(taken, NotYet):
+                return Pause(pause_s=taken.wait.total_seconds())
             try:
                 snapshot = await self._snapshot(session)
             except (
                 ConfigurationError,
                 OSError,
             ) as fault:  # this row cannot run; the next may, after a new deploy
-                await self._store.turns.finish(taken.turn, "failed", f"it cannot start: {fault}"[:300], 0)
+                await self._endings.end(taken.turn, "failed", f"it cannot start: {fault}"[:300], 0)
                 continue
             return TakenItem(
                 turn=taken.turn,
@@ -81,4 +96,4 @@ class InboxActivities:
         """Counts a start that Temporal refused; after three the row is settled as failed. True: given up."""
         if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
             return False
-        return await self._store.turns.finish(turn, "failed", "its workflow could not be started", 0)
+        return await self._endings.end(turn, "failed", "its workflow could not be started", 0)

@@ -102,19 +102,6 @@ class ModelActivities:
                     return await self._call(at)
             except ModelRefused as fault:
                 return ModelOutcome(kind="refused", reason=cut(f"{fault.kind}: {fault.detail}", REASON_BYTES))
-            except ModelUnavailable as fault:
-                wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
-                if wait_s > LONGEST_WAIT_S:
-                    asked = f"the endpoint asked to wait {wait_s:.0f} s, longer than {LONGEST_WAIT_S:.0f} s: {fault.detail}"
-                    return ModelOutcome(kind="refused", reason=cut(f"limited: {asked}", REASON_BYTES))
-                if wait_s > LONG_WAIT_S:
-                    until = self._clock() + timedelta(seconds=wait_s)
-                    limited = NewEvent(
-                        "model.limited", {"turn": at.turn, "until": until.isoformat(timespec="seconds")}
-                    )
-                    await self._store.journal.append(at.turn, [limited])
-                    return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
-                raise
 
     async def _call(self, at: ModelStep) -> ModelOutcome:
         known = self._transcripts.known(ids.session_of(at.turn))
@@ -132,7 +119,12 @@ class ModelActivities:
             tools=snapshot.tools,
         )
         started = self._clock()
-        reply = await self._model.complete(request)
+        try:
+            reply = await self._model.complete(request)
+        except ModelUnavailable as fault:
+            if (limited := await self._limited(at, opened.run, fault)) is not None:
+                return limited
+            raise
         planned = [self._plan(index, call, reply) for index, call in enumerate(reply.calls)]
         # Paid for: it is written however long the store is locked, not asked for again.
         write = partial(self._store.transcript.store_reply, at.turn, at.step, reply, planned, started)
@@ -141,6 +133,19 @@ class ModelActivities:
             "model.replied", finish=reply.finish, calls=len(planned), stored=kept is not None
         )
         return ModelOutcome(kind="fenced") if kept is None else _outcome(kept)
+
+    async def _limited(self, at: ModelStep, run: str, fault: ModelUnavailable) -> ModelOutcome | None:
+        """A long wait is the workflow's, a century's is a refusal; a short one is the next attempt's delay (None)."""
+        wait_s = fault.retry_after.total_seconds() if fault.retry_after else 0
+        if wait_s > LONGEST_WAIT_S:
+            asked = f"the endpoint asked to wait {wait_s:.0f} s, longer than {LONGEST_WAIT_S:.0f} s: {fault.detail}"
+            return ModelOutcome(kind="refused", reason=cut(f"limited: {asked}", REASON_BYTES))
+        if wait_s <= LONG_WAIT_S:
+            return None
+        until = self._clock() + timedelta(seconds=wait_s)
+        limited = NewEvent("model.limited", {"turn": at.turn, "until": until.isoformat(timespec="seconds")})
+        await self._store.journal.append(run, [limited])
+        return ModelOutcome(kind="limited", wait_s=wait_s, reason=cut(fault.detail, REASON_BYTES))
 
     def _plan(self, index: int, asked: AskedCall, reply: Reply) -> PlannedCall:
         """An unknown tool is answered by the chain; it does nothing, so that the answer may come at once."""

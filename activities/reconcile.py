@@ -6,6 +6,7 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.endings import Endings
 from activities.failures import translating
 from roundturn import ids
 from roundturn.doorbell import Doorbell
@@ -29,9 +30,10 @@ class Repairs(BaseModel, frozen=True):
 
 
 class ReconcileActivities:
-    def __init__(self, store: Store, doorbell: Doorbell) -> None:
+    def __init__(self, store: Store, doorbell: Doorbell, endings: Endings) -> None:
         self._store = store
         self._doorbell = doorbell
+        self._endings = endings
 
     @activity.defn
     @translating
@@ -54,6 +56,7 @@ class ReconcileActivities:
 
     async def _wake_decided(self) -> int:
         turns = await self._store.approvals.undelivered(DECIDED_AGE, BATCH)
+        turns += await self._store.runs.unheard(DECIDED_AGE, BATCH)
         for turn in turns:
             await self._doorbell.wake(turn)
         return len(turns)
@@ -65,7 +68,7 @@ class ReconcileActivities:
             match await self._doorbell.standing(turn):
                 case "closed":
                     reason = "its workflow was closed from outside"
-                    settled += await self._store.turns.finish(turn, "failed", reason, 0)
+                    settled += await self._endings.end(turn, "failed", reason, 0)
                     await self._doorbell.ring(ids.session_of(turn))
                 case "absent":
                     await self._doorbell.ring(ids.session_of(turn))

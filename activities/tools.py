@@ -20,7 +20,7 @@ from roundturn.jsontext import NotJson, parse_object
 from roundturn.registry import ToolRegistry
 from roundturn.rules import RuleContext
 from roundturn.store import FINAL, OpenCall, Store
-from roundturn.tool import Effect
+from roundturn.tool import AGENT, Directive, Effect, directive_of
 
 STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
 
@@ -33,11 +33,15 @@ class ToolStep(BaseModel, frozen=True):
 
 
 class ToolOutcome(BaseModel, frozen=True):
-    """The result itself is in the ledger. `suspended`: wait for a person until `expires_at`."""
+    """The result itself is in the ledger. `suspended`: wait for a person until `expires_at`.
+
+    `directive`: what the tool asks of the workflow; one with `wait_s` comes with no result yet.
+    """
 
     status: Literal["completed", "denied", "suspended", "fenced"]
     approval_id: str = ""
     expires_at: datetime | None = None
+    directive: Directive | None = None
 
 
 class ToolActivities:
@@ -61,7 +65,8 @@ class ToolActivities:
         assert opened is not None, "a call is in the ledger before it is scheduled"
         row = opened.row
         if row.status in FINAL:
-            return ToolOutcome(status="denied" if row.status == "denied" else "completed")
+            status: Literal["denied", "completed"] = "denied" if row.status == "denied" else "completed"
+            return ToolOutcome(status=status, directive=directive_of(row.metadata))
         if not opened.may_begin:
             return ToolOutcome(status="fenced")
         ctx = await self._context(opened, step.grant)
@@ -73,7 +78,7 @@ class ToolActivities:
             error_type=result.metadata.get("error_type", ""),
         )
         if result.suspension is None:
-            return ToolOutcome(status=result.status)
+            return ToolOutcome(status=result.status, directive=directive_of(result.metadata))
         waits = result.suspension
         return ToolOutcome(status="suspended", approval_id=waits.approval, expires_at=waits.expires_at)
 
@@ -92,9 +97,10 @@ class ToolActivities:
             tool_name=row.tool,
             arguments=arguments,
             arguments_error=fault,
-            session=SessionRef(row.session, row.turn, row.turn, snapshot.agent.name, opened.generation),
+            session=SessionRef(row.session, row.turn, opened.run, snapshot.agent.name, opened.generation),
             workdir=Path(opened.action_dir),
             visible_tool_names=snapshot.visible,
+            metadata={AGENT: snapshot.agent},
             spec=spec,
             rules=RuleContext(snapshot.agent.name, snapshot.agent.tools, snapshot.operator, read_only=False),
             grant=grant,

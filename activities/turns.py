@@ -4,10 +4,10 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.endings import Endings
 from activities.failures import translating
-from roundturn import ids
 from roundturn.approval import Answer, SignalledVerdict
-from roundturn.event import TurnState
+from roundturn.event import RunState
 from roundturn.store import Store
 
 log = structlog.get_logger()
@@ -32,14 +32,22 @@ class Ending(BaseModel, frozen=True):
     """How a turn ended; `reason` is one short line."""
 
     turn: str
-    state: TurnState
+    state: RunState
     reason: str
     steps: int
 
 
+class Collect(BaseModel, frozen=True):
+    """A call that waits for a subagent's result; with `last` it is settled without."""
+
+    call: str
+    last: bool
+
+
 class TurnActivities:
-    def __init__(self, store: Store, allow_unverified_verdicts: bool) -> None:
+    def __init__(self, store: Store, endings: Endings, allow_unverified_verdicts: bool) -> None:
         self._store = store
+        self._endings = endings
         self._allow_unverified = allow_unverified_verdicts
 
     @activity.defn
@@ -69,15 +77,12 @@ class TurnActivities:
 
     @activity.defn
     @translating
+    async def collect(self, wanted: Collect) -> bool:
+        """True when the call has its result, whatever it is; repeated, the same."""
+        return await self._store.runs.collect(wanted.call, wanted.last)
+
+    @activity.defn
+    @translating
     async def finish_turn(self, ending: Ending) -> None:
         """The one terminal transaction; repeated or late, it changes nothing."""
-        first = await self._store.turns.finish(ending.turn, ending.state, ending.reason, ending.steps)
-        log.info(
-            "turn.ended",
-            session=ids.session_of(ending.turn),
-            turn=ending.turn,
-            state=ending.state,
-            reason=ending.reason,
-            steps=ending.steps,
-            first=first,
-        )
+        await self._endings.end(ending.turn, ending.state, ending.reason, ending.steps)

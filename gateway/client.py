@@ -16,7 +16,7 @@ from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
 from roundturn.errors import Refused, Unavailable, UsageError
-from roundturn.event import TERMINAL, RunEvent
+from roundturn.event import RUN_ENDED, RunEvent
 from roundturn.settings import WORK, Settings
 from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
@@ -145,28 +145,38 @@ class Client:
         if accepted is None:
             raise UsageError(f"there is no session {session}", "start one with: roundturn run TEXT")
         heard(accepted)
-        return Sent(accepted, await self._ring(accepted))
+        return Sent(accepted, await self._announce(accepted))
 
-    async def _ring(self, accepted: Accepted) -> bool:
-        if self._doorbell is None:
-            return False
+    async def _announce(self, accepted: Accepted) -> bool:
         try:
             if await self.store.inbox.should_ring(accepted.turn):
-                await self._doorbell.ring(accepted.session)
+                if not await self._ring(accepted.session):
+                    return False
                 await self.store.inbox.mark_rung(accepted.turn)
         except Unavailable as fault:
             log.warning("doorbell.unheard", session=accepted.session, why=fault.detail)
             return False
         return True
 
+    async def _ring(self, session: str) -> bool:
+        try:
+            if self._doorbell is not None:
+                await self._doorbell.ring(session)
+                return True
+        except Unavailable as fault:  # the row is committed; the reconciler rings
+            log.warning("doorbell.unheard", session=session, why=fault.detail)
+        return False
+
     async def stop(self, target: str, origin: str) -> TurnRow:
         """What `find_turn` finds; what ended already is returned as it is."""
         turn = await self.find_turn(target)
         stopped = await self.store.turns.request_stop(turn.id, origin)
         assert stopped is not None
-        if stopped.state == "running":
-            await self._wake(turn.id)
-        return stopped
+        for woken in stopped.wakeups.turns:
+            await self._wake(woken)
+        for session in stopped.wakeups.sessions:
+            await self._ring(session)
+        return stopped.turn
 
     async def find_turn(self, target: str) -> TurnRow:
         """A session's running turn, else its next, else its latest, or the turn named (`s_…/N`).
@@ -181,11 +191,7 @@ class Client:
 
     async def turns(self, target: str) -> list[TurnRow]:
         """All of a session, in their order. Raises `UsageError`."""
-        session = (await self.find_session(target)).id
-        found: list[TurnRow] = []
-        while turn := await self.store.turns.read(ids.turn_id(session, len(found) + 1)):
-            found.append(turn)
-        return found
+        return await self.store.turns.of_session((await self.find_session(target)).id)
 
     async def find_approval(self, prefix: str) -> ApprovalRow:
         """By a beginning of the id that is unique."""
@@ -251,20 +257,20 @@ class Client:
             after = page[-1].offset
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
-        """The run's events from `after` on, as they come, until its turn has ended."""
+        """The run's events from `after` on, as they come, until the run has ended."""
         ended = False
         while True:
             page = await self.store.journal.read(run, after, PAGE)
             for event in page:
                 after = event.offset
                 yield event
-                if event.type == TERMINAL:
+                if event.type == RUN_ENDED:
                     return
             if not page:
                 if ended:  # asked for what lies behind the end
                     return
-                turn = await self.store.turns.read(run)
-                ended = turn is None or turn.ended_at is not None
+                found = await self.store.runs.read(run)
+                ended = found is None or found.ended_at is not None
                 await asyncio.sleep(0 if ended else FOLLOW_S)
 
 

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -12,16 +12,35 @@ from roundturn.rules import Policy
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 FENCE = "+++"
 
+Tier = Literal["chat", "reasoning", "worker"]  # each may delegate to lower ones only (A-19)
+
+
+class SkillSource(BaseModel, frozen=True, extra="forbid"):
+    """`{ skills = "*" }` among the subagents names no agent: skills are found by search (A-22)."""
+
+    skills: Literal["*"]
+
 
 class AgentDefinition(BaseModel, frozen=True, extra="forbid"):
-    """`tools` are name globs. `model` and `max_steps` fall back to the operator's settings."""
+    """`tools` are name globs. `model` and `max_steps` fall back to the operator's settings.
+
+    `subagents`: whom it may delegate to. `max_result_chars`: of its answer, for the parent it works for.
+    """
 
     name: str = Field(pattern=NAME_PATTERN)
     description: str = ""
     model: str | None = None
     max_steps: int | None = Field(default=None, ge=1, le=10_000)
     tools: tuple[str, ...] = ("*",)
+    tier: Tier = "worker"
+    subagents: tuple[str | SkillSource, ...] = ()
+    max_result_chars: int = Field(default=16_000, ge=200, le=1_000_000)
     prompt: str = Field(min_length=1)
+
+    @property
+    def delegates(self) -> tuple[str, ...]:
+        """The names among `subagents`."""
+        return tuple(name for name in self.subagents if isinstance(name, str))
 
 
 class Snapshot(BaseModel, frozen=True):

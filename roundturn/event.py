@@ -19,10 +19,15 @@ Type = Literal[
     "approval.cancelled",
     "turn.stop_requested",
     "turn.ended",
+    "subagent.spawned",
+    "subagent.ended",
+    "run.ended",
 ]
 TERMINAL: Type = "turn.ended"  # exactly one for each turn, whatever happened (P109)
+RUN_ENDED: Type = "run.ended"  # exactly one for each run, its last event
 
-TurnState = Literal["running", "completed", "awaiting_user", "incomplete", "cancelled", "failed"]
+RunState = Literal["completed", "awaiting_user", "incomplete", "cancelled", "failed"]
+TurnState = Literal["running"] | RunState
 
 
 @dataclass(frozen=True)

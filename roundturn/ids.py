@@ -69,6 +69,11 @@ def session_of(turn: str) -> str:
     return turn.rsplit("/", 1)[0]
 
 
+def number_of(turn: str) -> int:
+    """The n of a turn id; it orders ids, and may have gaps."""
+    return int(turn.rsplit("/", 1)[1])
+
+
 def printable(name: str) -> str:
     """A name that somebody else chose, fit for logs and screens: bounded, no control characters (P12)."""
     return "".join(c if c.isprintable() else "?" for c in name[:64])

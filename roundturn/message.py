@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-Role = Literal["user", "assistant"]
+Role = Literal["user", "assistant", "system"]  # system: Roundturn itself; the model hears it as a user
 
 
 class AskedCall(BaseModel, frozen=True):

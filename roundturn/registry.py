@@ -9,7 +9,7 @@ from typing import Any
 from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.ids import printable
-from roundturn.tool import BaseTool, ToolContext, ToolSpec
+from roundturn.tool import DIRECTIVE, BaseTool, ToolContext, ToolResult, ToolSpec
 
 NEAR_NAMES = 5
 
@@ -83,13 +83,23 @@ class ToolRegistry:
         limit_s = self._specs[tool.name].limit_s
         try:
             async with asyncio.timeout(limit_s) as limit:
-                return ToolExecutionResult.completed(await tool.execute(arguments, self._tool_context(ctx)))
+                return _returned(tool, await tool.execute(arguments, self._tool_context(ctx)))
         except TimeoutError:
             if not limit.expired():  # the tool's own, not ours
                 raise
             raise ToolFailed(
                 f"{tool.name} was ended after its limit of {limit_s:g} s", "tool_timeout"
             ) from None
+
+
+def _returned(tool: BaseTool, result: ToolResult) -> ToolExecutionResult:
+    if not isinstance(result, ToolResult) or result.directive is None:
+        return ToolExecutionResult.completed(result)
+    if not tool.directive:
+        raise AuthorError(f"tool {tool.name} returned a directive and is not declared to", "set `directive`")
+    return ToolExecutionResult.completed(
+        result, **{DIRECTIVE: result.directive.model_dump(exclude_defaults=True)}
+    )
 
 
 async def _enter(layer: Middleware, run: Next, ctx: CallContext) -> ToolExecutionResult:

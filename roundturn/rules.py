@@ -65,6 +65,8 @@ def decide(spec: ToolSpec, arguments: Mapping[str, Any], context: RuleContext) -
         return max(opinions, key=lambda opinion: STRICTNESS[opinion.effect])
     if context.read_only:
         return Decision("allow", "read-only", "default", "it only reads")
+    if spec.directive:
+        return Decision("allow", "directive", "default", "it asks the workflow, whose own gates follow")
     return Decision("ask", "side-effect", "default", f"{spec.name} changes something ({spec.effect.value})")
 
 

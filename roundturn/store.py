@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from roundturn.approval import Answer, ApprovalRow, VerdictOutcome
 from roundturn.errors import Unavailable
-from roundturn.event import NewEvent, RunEvent, TurnState
+from roundturn.event import NewEvent, RunEvent, RunState, TurnState
 from roundturn.message import AskedCall, Entry, Reply, Usage
 from roundturn.tool import Effect
 
@@ -24,7 +24,82 @@ class SessionRow:
     action_dir: str
     generation: int
     snapshot: str | None
+    parent: str | None
+    depth: int
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One message from outside, or one delegation, and all that comes of it in its session.
+
+    `root`: the run at the top, itself for a message from outside. `call`: the parent's call that made it;
+    `parent_run` and `title` belong to it. `discarded`: its parent was stopped, nobody waits for its result.
+    """
+
+    id: str
+    session: str
+    root: str
+    parent_run: str | None
+    parent_session: str | None
+    call: str | None
+    agent: str
+    title: str
+    discarded: bool
+    state: Literal["active"] | RunState
+    reason: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Wakeups:
+    """Whom to call after a commit: sessions to ring, turns to wake."""
+
+    sessions: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """`first`: it had not ended before. `wakeups` are the same when it is asked again: they may have been lost."""
+
+    first: bool
+    wakeups: Wakeups
+
+
+@dataclass(frozen=True)
+class Stopped:
+    turn: "TurnRow"
+    wakeups: Wakeups
+
+
+@dataclass(frozen=True)
+class NewSubagent:
+    """A delegation on its way in. `awaited`: the call that makes it waits for its result."""
+
+    agent: str
+    task: str
+    title: str
+    max_result_chars: int
+    awaited: bool
+
+
+@dataclass(frozen=True)
+class Spawned:
+    """`held`: it waits for a place among its siblings, nobody is to start it yet."""
+
+    session: str
+    run: str
+    held: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a delegation may not be: error type and text for the model."""
+
+    kind: str
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -42,6 +117,13 @@ class Taken:
     """The inbox row that a session works on; the same again until its turn has ended."""
 
     turn: str
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Only results wait, and more may come: ask again after so long, or when rung."""
+
+    wait: timedelta
 
 
 @dataclass(frozen=True)
@@ -155,6 +237,7 @@ class OpenCall:
 
     row: CallRow
     may_begin: bool
+    run: str
     action_dir: str
     generation: int
     snapshot: str
@@ -179,6 +262,7 @@ class OpenStep:
     stored: StoredReply | None
     may_begin: bool
     session: str
+    run: str
     generation: int
     snapshot: str
     news: Conversation
@@ -214,10 +298,11 @@ class Inbox(Protocol):
 
     async def mark_rung(self, turn: str) -> None: ...
 
-    async def take(self, session: str) -> Taken | None:
-        """The row this session already took, else the oldest: its turn is running, its text in the transcript.
+    async def take(self, session: str) -> Taken | NotYet | None:
+        """The row this session already took, else the oldest message, else the results that have come together.
 
-        A read, and a write transaction after it only when something waits.
+        What is taken has its turn running and its text in the transcript. A read, and a write transaction after it
+        only when something waits.
         """
 
     async def count_start(self, turn: str) -> int:
@@ -236,13 +321,22 @@ class Turns(Protocol):
     async def last_of(self, session: str) -> TurnRow | None:
         """The running turn, else the oldest queued, else the latest."""
 
-    async def request_stop(self, turn: str, origin: str) -> TurnRow | None:
-        """Accepts a stop of a turn that is queued or running; cancels its open approvals in the same transaction."""
+    async def of_session(self, session: str) -> list[TurnRow]:
+        """All, in the order of their numbers."""
 
-    async def finish(self, turn: str, state: TurnState, reason: str, steps: int) -> bool:
+    async def of_run(self, run: str) -> list[TurnRow]:
+        """All, in the order of their numbers; the last one's text is the run's answer."""
+
+    async def request_stop(self, turn: str, origin: str) -> Stopped | None:
+        """Accepts a stop of the turn and of all that its run delegated; open approvals are cancelled with it.
+
+        A turn that has ended while its run has not, since subagents work for it, is how a waiting run is stopped.
+        """
+
+    async def finish(self, turn: str, state: RunState, reason: str, steps: int) -> Finished:
         """The terminal transaction: compare-and-swap from running; settles calls, approvals and the inbox row.
 
-        False when the turn had ended already: whoever was first said how.
+        With it the run ends when nothing more can come of it, and a subagent's result goes to its parent.
         """
 
     async def running_since(self, older_than: timedelta, limit: int) -> list[str]:
@@ -332,6 +426,28 @@ class NewApproval:
     reason: str
 
 
+class Runs(Protocol):
+    async def read(self, run: str) -> RunRow | None: ...
+
+    async def children(self, run: str) -> list[RunRow]:
+        """The runs that it delegated, oldest first."""
+
+    async def spawn(self, call: str, wanted: NewSubagent) -> Spawned | Refusal:
+        """A session for a subagent with its task in the inbox; for a call that did so before, that one."""
+
+    async def wait_for(self, call: str, session: str) -> Refusal | None:
+        """The call waits for the subagent's result from now on; collected by `collect`."""
+
+    async def collect(self, call: str, last: bool) -> bool:
+        """Settles a waiting call with the result, if it is there; with `last`, without it. True: it is settled.
+
+        What was collected is not delivered any more (B-05).
+        """
+
+    async def unheard(self, older_than: timedelta, limit: int) -> list[str]:
+        """Turns that wait for a result which has been there for so long."""
+
+
 class Journal(Protocol):
     async def append(self, run: str, events: Sequence[NewEvent]) -> None:
         """For facts that come with no other row; repeated, they are written again."""
@@ -370,5 +486,6 @@ class Store:
     transcript: Transcript
     ledger: Ledger
     approvals: Approvals
+    runs: Runs
     journal: Journal
     blobs: Blobs

@@ -30,6 +30,7 @@ class ToolSpec:
 
     `limit_s`: seconds one attempt may take. `brief`: under one second and cancellable, so that it may run
     beside the workflow as a local activity. `always_ask`: nothing can waive the person (design section 6).
+    `directive`: it may ask the workflow for something.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ToolSpec:
     brief: bool
     always_ask: bool
     origin: str = "builtin"
+    directive: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,32 @@ class ToolContext:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Directive(BaseModel, frozen=True):
+    """What a tool asks the workflow to do once every gate has been passed (design section 4).
+
+    `start`: the subagent's session that is to be started. `wait_s`: the call has no result yet, it waits so many
+    seconds at most for its subagent's.
+    """
+
+    start: str = ""
+    wait_s: float | None = None
+
+
 class ToolResult(BaseModel, frozen=True):
     """One shape whatever the tool did (T-06)."""
 
     output: str
     is_error: bool = False
+    directive: Directive | None = None
+
+
+AGENT = "agent"  # in the metadata of a context: the frozen definition that the session works with
+DIRECTIVE = "directive"  # in the metadata of a result
+
+
+def directive_of(metadata: Mapping[str, Any]) -> Directive | None:
+    found = metadata.get(DIRECTIVE)
+    return None if found is None else Directive.model_validate(found)
 
 
 class BaseTool(ABC):
@@ -73,6 +96,7 @@ class BaseTool(ABC):
     limit_s: ClassVar[float] = 120.0
     brief: ClassVar[bool] = False
     always_ask: ClassVar[bool] = False
+    directive: ClassVar[bool] = False
 
     @abstractmethod
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
@@ -116,4 +140,5 @@ class BaseTool(ABC):
             limit_s=self.limit_s,
             brief=self.brief,
             always_ask=self.always_ask,
+            directive=self.directive,
         )

@@ -1,6 +1,6 @@
 """The composition root: the one place that chooses adapters and puts the chain, the activities and the workers together."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from activities.endings import Endings
 from activities.inbox import CallOptions, InboxActivities
 from activities.model import ModelActivities
 from activities.reconcile import ReconcileActivities
@@ -18,6 +19,7 @@ from activities.snapshots import Snapshots
 from activities.tools import ToolActivities
 from activities.turns import TurnActivities
 from roundturn import middleware
+from roundturn.agent import AgentDefinition
 from roundturn.agents import load_agents
 from roundturn.call import CallContext, Middleware
 from roundturn.errors import AuthorError
@@ -29,7 +31,7 @@ from roundturn.store import Store
 from roundturn.stores import open_store
 from roundturn.telemetry import Masking
 from roundturn.tool import BaseTool, ToolContext
-from roundturn.tools import BUILTIN
+from roundturn.tools import BUILTIN, DELEGATION
 from worker.snapshot import Freezer
 from workflows.doorbell import TemporalDoorbell
 from workflows.reconcile import Reconcile
@@ -58,15 +60,21 @@ def masking(settings: Settings) -> Masking:
     return Masking((settings.model_api_key.get_secret_value(),))
 
 
-def build_registry(settings: Settings, store: Store, additions: Additions) -> ToolRegistry:
+def build_registry(
+    settings: Settings, store: Store, agents: Mapping[str, AgentDefinition], additions: Additions
+) -> ToolRegistry:
     """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
 
     def surroundings(ctx: CallContext) -> ToolContext:
         protected = protected_paths(settings.home, ctx.workdir)
-        return ToolContext(cwd=ctx.workdir, idempotency_key=ctx.tool_call_id, protected=protected)
+        return ToolContext(ctx.workdir, ctx.tool_call_id, protected, ctx.metadata)
 
     registry = ToolRegistry(surroundings)
-    for tool in (*(make() for make in BUILTIN.values()), *installed_tools(), *additions.tools):
+    ours = (
+        *(make() for make in BUILTIN.values()),
+        *(delegate(store.runs, agents) for delegate in DELEGATION.values()),
+    )
+    for tool in (*ours, *installed_tools(), *additions.tools):
         registry.register(tool)
     middleware.install(
         registry,
@@ -122,15 +130,18 @@ async def build_workers(
         )
         model = build_model(settings)
         stack.push_async_callback(model.close)
-        registry = build_registry(settings, store, additions)
-        freezer = Freezer(load_agents(settings.agents_dir), registry, settings)
+        agents = load_agents(settings.agents_dir)
+        registry = build_registry(settings, store, agents, additions)
+        freezer = Freezer(agents, registry, settings)
+        doorbell = TemporalDoorbell(client, settings)
+        endings = Endings(store, doorbell)
         snapshots = Snapshots(store.sessions)
         tools = ToolActivities(store, registry, snapshots)
         owners = (
-            InboxActivities(store, snapshots, freezer, call_options(settings)),
-            TurnActivities(store, settings.allow_unverified_verdicts),
+            InboxActivities(store, endings, snapshots, freezer, call_options(settings)),
+            TurnActivities(store, endings, settings.allow_unverified_verdicts),
             ModelActivities(store, model, registry, snapshots, masking(settings).value, utc_now),
-            ReconcileActivities(store, TemporalDoorbell(client, settings)),
+            ReconcileActivities(store, doorbell, endings),
             tools,
         )
         drain = timedelta(seconds=settings.drain_s)

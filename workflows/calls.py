@@ -12,11 +12,11 @@ from temporalio.exceptions import ActivityError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
     from activities.failures import NEVER_RETRIED
-    from activities.inbox import CallOptions, InboxActivities, TakenItem
+    from activities.inbox import CallOptions, InboxActivities, Pause, TakenItem
     from activities.model import CallPlan, ModelActivities, ModelOutcome, ModelStep
     from activities.reconcile import ReconcileActivities, Repairs
     from activities.tools import ToolActivities, ToolOutcome, ToolStep
-    from activities.turns import Ending, Look, LookAt, TurnActivities
+    from activities.turns import Collect, Ending, Look, LookAt, TurnActivities
     from roundturn.approval import SignalledVerdict
     from roundturn.tool import Effect
 
@@ -34,7 +34,7 @@ TOOL_ATTEMPTS = 100  # only a store or server that is away, or a worker's death,
 GRACE = timedelta(seconds=60)  # what an attempt may need beyond the tool's own limit: store, claim, shutdown
 
 
-async def next_inbox_item(session: str) -> TakenItem | None:
+async def next_inbox_item(session: str) -> TakenItem | Pause | None:
     return await workflow.execute_local_activity_method(InboxActivities.next_inbox_item, session, **CONTROL)
 
 
@@ -52,6 +52,10 @@ async def offer_verdict(offer: SignalledVerdict) -> None:
 
 async def expire_approval(approval: str) -> bool:
     return await workflow.execute_local_activity_method(TurnActivities.expire_approval, approval, **CONTROL)
+
+
+async def collect(wanted: Collect) -> bool:
+    return await workflow.execute_local_activity_method(TurnActivities.collect, wanted, **CONTROL)
 
 
 async def finish_turn(ending: Ending) -> None:

@@ -17,7 +17,7 @@ from workflows.state import TurnState
 from workflows.turn import Turn
 
 with workflow.unsafe.imports_passed_through():
-    from activities.inbox import TakenItem
+    from activities.inbox import Pause, TakenItem
     from activities.turns import Ending
     from roundturn import ids
 
@@ -41,8 +41,10 @@ class Session:
         for _ in range(TURNS_IN_ONE_RUN):
             self._rung = False
             item = await calls.next_inbox_item(session)
-            if item is not None:
+            if isinstance(item, TakenItem):
                 await self._turn(item)
+            elif isinstance(item, Pause):
+                await self._rung_within(timedelta(seconds=item.pause_s))
             elif not self._rung:
                 return
             if workflow.info().is_continue_as_new_suggested():
@@ -80,9 +82,16 @@ class Session:
     async def _await_settlement(self, item: TakenItem) -> None:
         """The turn's own last transaction, or the reconciler, settles the row; nobody tells us, so look."""
         pause = timedelta(seconds=1)
-        while (again := await calls.next_inbox_item(self._session)) is not None and again.turn == item.turn:
+        while isinstance(again := await calls.next_inbox_item(self._session), TakenItem):
+            if again.turn != item.turn:
+                return
             self._rung = False
-            try:
-                await workflow.wait_condition(lambda: self._rung, timeout=pause)
-            except asyncio.TimeoutError:
+            if not await self._rung_within(pause):
                 pause = min(pause * 2, LONGEST_LOOK)
+
+    async def _rung_within(self, limit: timedelta) -> bool:
+        try:
+            await workflow.wait_condition(lambda: self._rung, timeout=limit)
+        except asyncio.TimeoutError:
+            return False
+        return True

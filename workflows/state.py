@@ -13,11 +13,19 @@ with workflow.unsafe.imports_passed_through():
 
 
 class OpenCall(BaseModel):
-    """A call of the current step that has no result yet; with an approval it waits for a person."""
+    """A call of the current step that has no result yet; with an approval it waits for a person.
+
+    `until`: it waits for a subagent, so long.
+    """
 
     plan: CallPlan
     approval: str = ""
     expires_at: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.approval) or self.until is not None
 
 
 class TurnState(BaseModel):

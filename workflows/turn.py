@@ -13,21 +13,22 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
-from workflows import approval, calls
+from workflows import approval, calls, delegation
 from workflows.state import OpenCall, TurnState, TurnStatus
 
 with workflow.unsafe.imports_passed_through():
     from activities.model import CallPlan, ModelStep
     from activities.tools import ToolOutcome
     from activities.turns import Ending, LookAt
-    from roundturn.event import TurnState as EndState
+    from roundturn.event import RunState
+    from roundturn.tool import Directive
 
 MOST_RATE_LIMITS = 24  # long waits of one model call; shorter ones are the activity's attempts
 MOST_PARALLEL_CALLS = 64  # the commands of one workflow task share 4 MiB
 
 
 class Ended(Exception):  # noqa: N818 - a way out of the loop, not an error
-    def __init__(self, state: EndState, reason: str = "") -> None:
+    def __init__(self, state: RunState, reason: str = "") -> None:
         self.state = state
         self.reason = reason
 
@@ -40,6 +41,7 @@ class Turn:
         self._phase = "starting"
         # What happened before this run began is in the rows: a continued run looks, a first one is told by its steps.
         self._woken = bool(state.step or state.calls)
+        self._wakes = 0
         self._running = 0  # tool calls in flight, as opposed to waiting for a person
         self._lost = False  # a call failed for good, so that the turn will
         self._decided: set[str] = set()
@@ -49,6 +51,7 @@ class Turn:
     @workflow.signal
     def wake(self) -> None:
         self._woken = True
+        self._wakes += 1
 
     @workflow.signal
     def verdict(self, *payloads: Any) -> None:
@@ -59,7 +62,9 @@ class Turn:
     @workflow.query
     def status(self) -> TurnStatus:
         waiting = [
-            f"{call.plan.tool}: approval {call.approval}" for call in self._state.calls if call.approval
+            f"{call.plan.tool}: {f'approval {call.approval}' if call.approval else 'a subagent'}"
+            for call in self._state.calls
+            if call.waits
         ]
         return TurnStatus(phase=self._phase, step=self._state.step, waiting_for=waiting)
 
@@ -101,11 +106,9 @@ class Turn:
                 workflow.continue_as_new(self._state)
 
     def _may_roll_waiting(self) -> bool:
-        """While every open call waits for a person, a long wait with many wake-ups may continue as new (Q-04)."""
+        """While every open call waits, a long wait with many wake-ups may continue as new (Q-04)."""
         all_wait = (
-            bool(self._state.calls)
-            and self._running == 0
-            and all(call.approval for call in self._state.calls)
+            bool(self._state.calls) and self._running == 0 and all(call.waits for call in self._state.calls)
         )
         return all_wait and workflow.info().is_continue_as_new_suggested()
 
@@ -156,17 +159,28 @@ class Turn:
             while True:
                 if call.approval:
                     await approval.decided(call, self._decided, lambda: self._lost)
+                if call.until is not None:
+                    await delegation.collected(call, lambda: self._wakes, lambda: self._lost)
                 if self._lost:
                     return  # a sibling failed for good: nobody is asked for a turn that is over
+                if call.until is not None:
+                    self._state.calls.remove(call)
+                    return
                 grant, call.approval = call.approval or None, ""
                 outcome = await self._call(call, grant, beside and grant is None)
                 if outcome.status == "fenced":
                     await self._explained()
-                if outcome.status != "suspended":
+                if outcome.status == "suspended":
+                    approval.suspend(call, outcome)
+                    self._woken = True  # it may have been decided before we heard of it
+                    continue
+                asked = outcome.directive or Directive()
+                if asked.start:
+                    await delegation.start(asked.start)
+                if asked.wait_s is None:
                     self._state.calls.remove(call)
                     return
-                approval.suspend(call, outcome)
-                self._woken = True  # it may have been decided before we heard of it
+                call.until = workflow.now() + timedelta(seconds=asked.wait_s)
         except BaseException:
             self._lost = True
             raise

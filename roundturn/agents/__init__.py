@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from roundturn.agent import AgentDefinition, parse_definition
+from roundturn.delegation import check_hierarchy
 from roundturn.errors import ConfigurationError
 
 
@@ -24,6 +25,7 @@ def load_agents(folder: Path | None) -> dict[str, AgentDefinition]:
                 f"{folder}: the name {sorted(twice)[0]} is used by two agents", "rename one"
             )
         found |= {agent.name: agent for agent in theirs}
+    check_hierarchy(found)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.store import FINAL, Attempt, CallRow, Ledger, Outcome, insist
-from roundturn.tool import ToolResult
+from roundturn.tool import ToolResult, directive_of
 
 
 class Audit:
@@ -30,7 +30,8 @@ class Audit:
             elapsed_ms=round((self._clock() - started).total_seconds() * 1000),
             grant=ctx.grant,
         )
-        if result.status == "suspended":
+        directive = directive_of(result.metadata)
+        if result.status == "suspended" or (directive is not None and directive.wait_s is not None):
             await insist(partial(self._ledger.audit, ctx.tool_call_id, attempt), asyncio.sleep)
             return result
         outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)

@@ -13,6 +13,7 @@ from roundturn.stores.inbox import SqlInbox
 from roundturn.stores.journal import SqlJournal
 from roundturn.stores.ledger import SqlLedger
 from roundturn.stores.migrations import current, head
+from roundturn.stores.runs import SqlRuns
 from roundturn.stores.sessions import SqlSessions
 from roundturn.stores.transcript import SqlTranscript
 from roundturn.stores.turns import SqlTurns
@@ -41,6 +42,7 @@ def ports(database: Database, blobs: Path) -> Store:
         transcript=SqlTranscript(database),
         ledger=SqlLedger(database),
         approvals=SqlApprovals(database),
+        runs=SqlRuns(database),
         journal=SqlJournal(database),
         blobs=DirectoryBlobs(blobs),
     )

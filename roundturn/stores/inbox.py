@@ -1,15 +1,19 @@
 """The inbox: a message is a row before anybody is woken, and is handled once, in order, whoever rings how often."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import Row, exists, func, or_, select, update
 
 from roundturn import ids
+from roundturn.delegation import DELIVERY_LATEST, DELIVERY_QUIET, again_message, results_message
 from roundturn.event import NewEvent
-from roundturn.store import Accepted, Taken
+from roundturn.message import Role
+from roundturn.store import Accepted, NotYet, Taken
+from roundturn.stores.closing import has_live_children, lock, run_row, subagent_result
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
-from roundturn.stores.tables import entries, inbox, sessions, turns
+from roundturn.stores.tables import completions, entries, inbox, runs, sessions, turns
 
 PREVIEW_CHARACTERS = 200
 
@@ -20,9 +24,7 @@ class SqlInbox:
 
     @writing
     def accept(self, tx: Tx, session: str, text: str, key: str | None = None) -> Accepted | None:
-        row = (
-            tx.execute(select(sessions).where(sessions.c.id == session).with_for_update(key_share=True))
-        ).one_or_none()
+        row = lock(tx, session)
         if row is None:
             return None
         if key is not None and (known := _by_key(tx, session, key)):
@@ -31,26 +33,13 @@ class SqlInbox:
         at = now(tx)
         ahead = _open_rows(tx, session)
         tx.execute(update(sessions).where(sessions.c.id == session).values(last_turn=row.last_turn + 1))
+        # A message from outside begins a run of its own, also in a subagent's session.
         tx.execute(
-            inbox.insert().values(
-                session=session, turn=turn, key=key, text=text, state="waiting", created_at=at
+            runs.insert().values(
+                id=turn, session=session, root=turn, agent=row.agent, state="active", created_at=at
             )
         )
-        tx.execute(
-            turns.insert().values(
-                id=turn,
-                session=session,
-                run=turn,
-                generation=row.generation,
-                state="queued",
-                created_at=at,
-            )
-        )
-        append(
-            tx,
-            turn,
-            [NewEvent("message.accepted", {"position": ahead, "text": text[:PREVIEW_CHARACTERS]})],
-        )
+        append(tx, turn, [put(tx, turn, text, key, row.generation, ahead, at)])
         return Accepted(session, turn, ahead, repeated=False)
 
     @reading
@@ -67,7 +56,7 @@ class SqlInbox:
     def mark_rung(self, tx: Tx, turn: str) -> None:
         tx.execute(update(inbox).where(inbox.c.turn == turn).values(rung=True))
 
-    async def take(self, session: str) -> Taken | None:
+    async def take(self, session: str) -> Taken | NotYet | None:
         # The usual last question of a session needs no write lock.
         return await self._take(session) if await self._has_work(session) else None
 
@@ -76,17 +65,26 @@ class SqlInbox:
         return _open_rows(tx, session) > 0
 
     @writing
-    def _take(self, tx: Tx, session: str) -> Taken | None:
-        query = select(inbox).where(inbox.c.session == session).order_by(inbox.c.id).limit(1)
-        holder = tx.execute(
-            select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
-        ).one()
-        if (row := tx.execute(query.where(inbox.c.state == "taken")).one_or_none()) is not None:
+    def _take(self, tx: Tx, session: str) -> Taken | NotYet | None:
+        query = select(inbox).where(inbox.c.session == session).order_by(inbox.c.id)
+        holder = lock(tx, session)
+        assert holder is not None, "a session that is rung for exists"
+        if (row := tx.execute(query.where(inbox.c.state == "taken").limit(1)).one_or_none()) is not None:
             return Taken(row.turn)
-        if (row := tx.execute(query.where(inbox.c.state == "waiting")).one_or_none()) is None:
-            return None
-        _begin(tx, row.turn, row.text, session, holder.generation, holder.last_seq + 1)
-        return Taken(row.turn)
+        waiting = tx.execute(query.where(inbox.c.state == "waiting")).all()
+        if (row := next((row for row in waiting if row.kind == "message"), None)) is not None:
+            update_turn = update(turns).where(turns.c.id == row.turn)
+            tx.execute(update_turn.values(state="running", started_at=now(tx), generation=holder.generation))
+            _begin(tx, holder, row, "user", row.text, [])
+            return Taken(row.turn)
+        waits = []
+        for row in waiting:
+            wait = _until_ripe(tx, row)
+            if wait <= timedelta(0):
+                _deliver(tx, holder, row)
+                return Taken(row.turn)
+            waits.append(wait)
+        return NotYet(min(waits)) if waits else None
 
     @writing
     def count_start(self, tx: Tx, turn: str) -> int:
@@ -101,6 +99,7 @@ class SqlInbox:
         query = (
             select(inbox.c.session)
             .where(inbox.c.state == "waiting", inbox.c.created_at <= before)
+            .where(or_(inbox.c.not_before.is_(None), inbox.c.not_before <= now(tx)))
             .where(~exists().where(busy.c.session == inbox.c.session, busy.c.state == "taken"))
             .group_by(inbox.c.session)
             .order_by(func.min(inbox.c.id))
@@ -109,27 +108,102 @@ class SqlInbox:
         return list(tx.execute(query).scalars())
 
 
-def _begin(tx: Tx, turn: str, text: str, session: str, generation: int, seq: int) -> None:
-    tx.execute(update(sessions).where(sessions.c.id == session).values(last_seq=seq))
-    tx.execute(update(inbox).where(inbox.c.turn == turn).values(state="taken"))
+def put(
+    tx: Tx,
+    turn: str,
+    text: str,
+    key: str | None,
+    generation: int,
+    ahead: int,
+    at: datetime,
+    *,
+    held: bool = False,
+) -> NewEvent:
+    """A message that begins a run: its row and its queued turn; returns what the run's journal says of it."""
+    session = ids.session_of(turn)
     tx.execute(
-        update(turns)
-        .where(turns.c.id == turn)
-        .values(state="running", started_at=now(tx), generation=generation)
+        inbox.insert().values(
+            session=session,
+            turn=turn,
+            run=turn,
+            kind="message",
+            key=key,
+            text=text,
+            state="held" if held else "waiting",
+            created_at=at,
+        )
     )
     tx.execute(
+        turns.insert().values(
+            id=turn, session=session, run=turn, generation=generation, state="queued", created_at=at
+        )
+    )
+    return NewEvent("message.accepted", {"position": ahead, "text": text[:PREVIEW_CHARACTERS]})
+
+
+def _until_ripe(tx: Tx, row: Row[Any]) -> timedelta:
+    """How long results wait for more of their run; nothing when none of its subagents is at work any more."""
+    at = now(tx)
+    if row.not_before is not None and row.not_before > at:
+        return timedelta(seconds=(row.not_before - at).total_seconds())
+    if not has_live_children(tx, row.run):
+        return timedelta(0)
+    first, newest = tx.execute(
+        select(func.min(completions.c.created_at), func.max(completions.c.created_at)).where(
+            completions.c.parent_run == row.run, completions.c.delivery == "waiting"
+        )
+    ).one()
+    due: datetime = min(newest + DELIVERY_QUIET, first + DELIVERY_LATEST)
+    return due - at
+
+
+def _deliver(tx: Tx, holder: Row[Any], row: Row[Any]) -> None:
+    """All results of the run that wait become one system turn (B-02, B-08)."""
+    query = (
+        select(completions.c.run, completions.c.text, completions.c.attempts)
+        .where(completions.c.parent_run == row.run, completions.c.delivery == "waiting")
+        .order_by(completions.c.created_at, completions.c.run)
+    )
+    found = tx.execute(query).all()
+    fresh = [subagent_result(run_row(tx, one.run), one.text) for one in found if one.attempts == 0]
+    known = len(found) - len(fresh)
+    texts = [results_message(fresh)] if fresh else []
+    texts += [again_message(known)] if known else []
+    take = update(completions).where(completions.c.run.in_([one.run for one in found]))
+    tx.execute(take.values(delivery="taken", turn=row.turn, attempts=completions.c.attempts + 1))
+    at = now(tx)
+    tx.execute(
+        turns.insert().values(
+            id=row.turn,
+            session=holder.id,
+            run=row.run,
+            generation=holder.generation,
+            state="running",
+            created_at=row.created_at,
+            started_at=at,
+        )
+    )
+    _begin(tx, holder, row, "system", "\n\n".join(texts), [one.run for one in found])
+
+
+def _begin(tx: Tx, holder: Row[Any], row: Row[Any], role: Role, text: str, delivers: list[str]) -> None:
+    seq = holder.last_seq + 1
+    tx.execute(update(sessions).where(sessions.c.id == holder.id).values(last_seq=seq))
+    tx.execute(update(inbox).where(inbox.c.id == row.id).values(state="taken"))
+    tx.execute(
         entries.insert().values(
-            session=session,
-            generation=generation,
+            session=holder.id,
+            generation=holder.generation,
             seq=seq,
-            role="user",
-            turn=turn,
+            role=role,
+            turn=row.turn,
             step=0,
             text=text,
             calls=[],
         )
     )
-    append(tx, turn, [NewEvent("turn.started")])
+    data = {"turn": row.turn, "delivers": delivers} if delivers else {"turn": row.turn}
+    append(tx, row.run, [NewEvent("turn.started", data)])
 
 
 def _by_key(tx: Tx, session: str, key: str) -> Accepted | None:

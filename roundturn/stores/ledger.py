@@ -42,6 +42,7 @@ class SqlLedger:
         return OpenCall(
             row=call_row(row, bool(row.lease_live)),
             may_begin=standing.may_begin,
+            run=standing.run,
             action_dir=action_dir,
             generation=standing.generation,
             snapshot=standing.snapshot,
@@ -51,7 +52,7 @@ class SqlLedger:
     def claim(
         self, tx: Tx, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
     ) -> Claim:
-        standing, row = _held(tx, call)
+        standing, row = held(tx, call)
         if row.status in FINAL:
             return "final"
         if row.status == "claimed":
@@ -73,20 +74,20 @@ class SqlLedger:
 
     @writing
     def settle(self, tx: Tx, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
-        standing, row = _held(tx, call)
+        standing, row = held(tx, call)
         _audit(tx, call, attempt)
         if row.status in FINAL or (row.status == "claimed" and row.owner != owner):
             return call_row(row, bool(row.lease_live))
-        return _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+        return settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
     @writing
     def settle_unknown(self, tx: Tx, call: str, owner: str, attempt: Attempt) -> CallRow:
-        standing, row = _held(tx, call)
+        standing, row = held(tx, call)
         if row.status != "claimed" or row.owner != owner or row.lease_live:
             return call_row(row, bool(row.lease_live))
         _audit(tx, call, attempt)
         outcome = Outcome("completed", UNKNOWN, is_error=True, metadata={"error_type": "outcome_unknown"})
-        return _settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+        return settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
     @writing
     def audit(self, tx: Tx, call: str, attempt: Attempt) -> None:
@@ -114,7 +115,7 @@ def call_row(row: Row[Any], lease_live: bool) -> CallRow:
     )
 
 
-def _held(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
+def held(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
     """How the call's turn stands and the call itself, locked in this order."""
     standing = fence(tx, ids.CallPosition.parse(call).turn)
     row = _row(tx, call)
@@ -147,9 +148,9 @@ def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
     return tx.execute(again).scalar_one_or_none() is not None
 
 
-def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
+def settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
     plain = recordable(dict(outcome.metadata))
-    settle = update(tool_calls).where(tool_calls.c.id == row.id)
+    mine = update(tool_calls).where(tool_calls.c.id == row.id)
     values = {
         "status": outcome.status,
         "is_error": outcome.is_error,
@@ -157,7 +158,7 @@ def _settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) 
         "metadata": plain,
         "settled_at": now(tx),
     }
-    tx.execute(settle.values(**values))
+    tx.execute(mine.values(**values))
     data = {
         "call": row.id,
         "tool": row.tool[:64],

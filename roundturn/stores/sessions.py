@@ -17,6 +17,8 @@ COLUMNS = (
     sessions.c.action_dir,
     sessions.c.generation,
     sessions.c.snapshot,
+    sessions.c.parent,
+    sessions.c.depth,
     sessions.c.created_at,
 )
 

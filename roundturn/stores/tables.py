@@ -115,7 +115,63 @@ sessions = Table(
     Column("snapshot", ForeignKey("snapshots.digest")),
     Column("last_turn", Integer, nullable=False, default=0),
     Column("last_seq", Integer, nullable=False, default=0),
+    Column("parent", String(40)),  # the session that delegated to this one
+    Column("depth", Integer, nullable=False, default=0),  # delegations above it
     Column("created_at", UtcMillis, nullable=False),
+    Index("sessions_parent", "parent"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(60), primary_key=True),  # of its first turn
+    Column("session", ForeignKey("sessions.id"), nullable=False),
+    Column("root", String(60), nullable=False),  # the run whose message came from outside; itself, mostly
+    Column("parent_run", String(60)),  # from here to discarded: what a subagent's run has
+    Column("parent_session", String(40)),
+    Column("call", ForeignKey("tool_calls.id"), unique=True),
+    Column("agent", Label(64), nullable=False),
+    Column("title", Label(200), nullable=False, default=""),
+    Column("max_result_chars", Integer, nullable=False, default=0),
+    Column("awaited_by", String(90)),  # the call that waits for its result
+    Column("discarded", Boolean, nullable=False, default=False),  # nobody wants its result any more
+    Column(
+        "state",
+        String(16),
+        CheckConstraint(
+            "state IN ('active', 'completed', 'awaiting_user', 'incomplete', 'cancelled', 'failed')"
+        ),
+        nullable=False,
+    ),
+    Column("reason", CleanText, nullable=False, default=""),
+    Column("created_at", UtcMillis, nullable=False),
+    Column("ended_at", UtcMillis),
+    Index("runs_parent", "parent_run", "state"),
+    Index("runs_parent_session", "parent_session", "state"),
+    Index("runs_root", "root", "created_at"),
+)
+
+completions = Table(
+    "completions",
+    metadata,
+    Column("run", ForeignKey("runs.id"), primary_key=True),  # of the subagent: one result each (B-04)
+    Column("parent_run", String(60), nullable=False),
+    Column("text", CleanText, nullable=False),
+    Column(
+        "delivery",
+        String(10),
+        CheckConstraint(
+            "delivery IN ('waiting', 'taken', 'delivered', 'collected', 'discarded', 'abandoned')"
+        ),
+        nullable=False,
+    ),
+    Column("turn", String(60)),  # the turn that delivers it
+    Column("collected_by", String(90)),  # the call that took it instead
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("created_at", UtcMillis, nullable=False),
+    Index("completions_parent", "parent_run", "delivery"),
+    Index("completions_turn", "turn"),
+    Index("completions_delivery", "delivery", "created_at"),
 )
 
 inbox = Table(
@@ -124,20 +180,24 @@ inbox = Table(
     Column("id", RowId, primary_key=True, autoincrement=True),
     Column("session", ForeignKey("sessions.id"), nullable=False),
     Column("turn", String(60), nullable=False, unique=True),
+    Column("run", String(60), nullable=False),
+    Column("kind", String(8), CheckConstraint("kind IN ('message', 'results')"), nullable=False),
     Column("key", String(200)),
     Column("text", CleanText, nullable=False),
     Column(
         "state",
         String(10),
-        CheckConstraint("state IN ('waiting', 'taken', 'done', 'failed')"),
+        CheckConstraint("state IN ('held', 'waiting', 'taken', 'done', 'failed')"),
         nullable=False,
     ),
     Column("rung", Boolean, nullable=False, default=False),
     Column("failed_starts", Integer, nullable=False, default=0),
+    Column("not_before", UtcMillis),  # a delivery that failed is tried again later
     Column("created_at", UtcMillis, nullable=False),
     UniqueConstraint("session", "key"),
     Index("inbox_open", "session", "state", "id"),
     Index("inbox_state", "state", "created_at"),
+    Index("inbox_run", "run", "state"),
 )
 
 turns = Table(
@@ -175,7 +235,7 @@ entries = Table(
     Column("session", ForeignKey("sessions.id"), primary_key=True),
     Column("generation", Integer, primary_key=True),
     Column("seq", Integer, primary_key=True),
-    Column("role", String(10), CheckConstraint("role IN ('user', 'assistant')"), nullable=False),
+    Column("role", String(10), CheckConstraint("role IN ('user', 'assistant', 'system')"), nullable=False),
     Column("turn", String(60), nullable=False),
     Column("step", Integer, nullable=False),
     Column("text", CleanText, nullable=False),

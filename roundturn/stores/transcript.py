@@ -32,7 +32,13 @@ class SqlTranscript:
             after = seq if generation == standing.generation else 0
             news = conversation(tx, standing.session, standing.generation, after)
         return OpenStep(
-            stored, standing.may_begin, standing.session, standing.generation, standing.snapshot, news
+            stored,
+            standing.may_begin,
+            standing.session,
+            standing.run,
+            standing.generation,
+            standing.snapshot,
+            news,
         )
 
     @writing

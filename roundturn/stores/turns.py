@@ -7,13 +7,22 @@ from typing import Any
 from sqlalchemy import Row, Select, func, select, update
 
 from roundturn import ids
-from roundturn.event import TERMINAL, NewEvent, TurnState
+from roundturn.event import TERMINAL, NewEvent, RunState
 from roundturn.message import Usage
-from roundturn.store import Look, TurnRow
+from roundturn.store import Finished, Look, Stopped, TurnRow, Wakeups
+from roundturn.stores.closing import (
+    Closing,
+    discard_results,
+    end_if_over,
+    hold,
+    lock,
+    run_row,
+    settle_delivery,
+    wakeups_again,
+)
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence
-from roundturn.stores.journal import append
-from roundturn.stores.tables import approvals, entries, inbox, sessions, tool_calls, turns
+from roundturn.stores.tables import approvals, entries, inbox, runs, tool_calls, turns
 from roundturn.tool import Effect
 
 NOT_RUN = "Not run: the turn ended first."
@@ -47,35 +56,40 @@ class SqlTurns:
         opened = query.where(turns.c.state.in_(("running", "queued"))).order_by(inbox.c.id)
         return _one(tx, opened) or _one(tx, query.order_by(inbox.c.id.desc()))
 
-    @writing
-    def request_stop(self, tx: Tx, turn: str, origin: str) -> TurnRow | None:
-        # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
-        holder = select(sessions.c.id).where(sessions.c.id == ids.session_of(turn))
-        tx.execute(holder.with_for_update(key_share=True))
-        row = _locked(tx, turn)
-        if row is None:
-            return None
-        if row.state in ("running", "queued") and row.stop_origin is None:
-            tx.execute(update(turns).where(turns.c.id == turn).values(stop_origin=origin))
-            events = [
-                NewEvent("turn.stop_requested", {"origin": origin}),
-                *cancel_approvals(tx, turn),
-            ]
-            if row.state == "queued":  # nothing runs: ended here, no workflow is needed
-                events.append(_end(tx, row, "cancelled", f"stopped by {origin} before it started", 0))
-            append(tx, row.run, events)
-        return _one(tx, select(turns).where(turns.c.id == turn))
+    @reading
+    def of_session(self, tx: Tx, session: str) -> list[TurnRow]:
+        return _all(tx, select(turns).where(turns.c.session == session))
+
+    @reading
+    def of_run(self, tx: Tx, run: str) -> list[TurnRow]:
+        return _all(tx, select(turns).where(turns.c.run == run))
 
     @writing
-    def finish(self, tx: Tx, turn: str, state: TurnState, reason: str, steps: int) -> bool:
+    def request_stop(self, tx: Tx, turn: str, origin: str) -> Stopped | None:
+        # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
+        hold(tx, ids.session_of(turn))
+        row = tx.execute(select(turns.c.run).where(turns.c.id == turn)).one_or_none()
+        if row is None:
+            return None
+        closing = Closing()
+        if run_row(tx, row.run).state == "active":
+            stop_run(tx, row.run, origin, closing)
+        wakeups = closing.write(tx)
+        found = _one(tx, select(turns).where(turns.c.id == turn))
+        assert found is not None
+        return Stopped(found, wakeups)
+
+    @writing
+    def finish(self, tx: Tx, turn: str, state: RunState, reason: str, steps: int) -> Finished:
+        hold(tx, ids.session_of(turn))
         row = _locked(tx, turn)
         if row is None or row.state != "running":
-            return False
-        events = _settle_calls(tx, turn)
-        events += cancel_approvals(tx, turn)
-        events.append(_end(tx, row, state, reason, steps))
-        append(tx, row.run, events)
-        return True
+            return Finished(first=False, wakeups=wakeups_again(tx, row.run) if row else Wakeups())
+        closing = Closing()
+        closing.say(row.run, *_settle_calls(tx, turn), *cancel_approvals(tx, turn))
+        _end(tx, row, state, reason, steps, closing)
+        end_if_over(tx, row.run, state, reason, turn, closing)
+        return Finished(first=True, wakeups=closing.write(tx))
 
     @writing
     def running_since(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
@@ -108,12 +122,41 @@ def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
     return [NewEvent("approval.cancelled", {"approval_id": approval}) for approval in cancelled]
 
 
-def _end(tx: Tx, row: Row[Any], state: TurnState, reason: str, steps: int) -> NewEvent:
+def stop_run(tx: Tx, run: str, origin: str, closing: Closing) -> None:
+    """Its turns, all that it delegated, and what was to be delivered to it (I-03); what runs ends by itself."""
+    discard_results(tx, run)
+    for child in tx.execute(
+        select(runs).where(runs.c.parent_run == run, runs.c.state == "active").order_by(runs.c.id)
+    ).all():
+        lock(tx, child.session)
+        tx.execute(update(runs).where(runs.c.id == child.id).values(discarded=True))
+        stop_run(tx, child.id, origin, closing)
+    mine = select(turns).where(turns.c.run == run).order_by(turns.c.created_at, turns.c.id)
+    rows = tx.execute(mine.with_for_update(key_share=True)).all()
+    running = [row for row in rows if row.state == "running"]
+    for row in rows:
+        if row.state in ("running", "queued") and row.stop_origin is None:
+            tx.execute(update(turns).where(turns.c.id == row.id).values(stop_origin=origin))
+            asked = NewEvent("turn.stop_requested", {"turn": row.id, "origin": origin})
+            closing.say(run, asked, *cancel_approvals(tx, row.id))
+        if row.state == "running":
+            closing.turns.append(row.id)
+        if row.state == "queued":  # nothing runs: ended here, no workflow is needed
+            _end(tx, row, "cancelled", f"stopped by {origin} before it started", 0, closing)
+    if not running:
+        reason = f"stopped by {origin}"
+        end_if_over(tx, run, "cancelled", reason, rows[-1].id, closing)
+
+
+def _end(tx: Tx, row: Row[Any], state: RunState, reason: str, steps: int, closing: Closing) -> None:
     ended = update(turns).where(turns.c.id == row.id)
     tx.execute(ended.values(state=state, reason=reason, steps=steps, ended_at=now(tx)))
     settled = "failed" if state == "failed" else "done"
     tx.execute(update(inbox).where(inbox.c.turn == row.id).values(state=settled))
-    return NewEvent(TERMINAL, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
+    closing.say(
+        row.run, NewEvent(TERMINAL, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
+    )
+    settle_delivery(tx, row.session, row.run, row.id, state)
 
 
 def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
@@ -143,10 +186,17 @@ def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
     return events
 
 
+def _all(tx: Tx, query: Select[Any]) -> list[TurnRow]:
+    found = [_turn(tx, row) for row in tx.execute(query).all()]
+    return sorted(found, key=lambda turn: ids.number_of(turn.id))
+
+
 def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
     row = tx.execute(query).one_or_none()
-    if row is None:
-        return None
+    return None if row is None else _turn(tx, row)
+
+
+def _turn(tx: Tx, row: Row[Any]) -> TurnRow:
     said = (
         select(entries.c.text)
         .where(entries.c.turn == row.id, entries.c.role == "assistant", func.length(entries.c.text) > 0)

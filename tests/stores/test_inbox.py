@@ -14,7 +14,7 @@ from tests.stores import scene
 async def finish_next(store: Store, session: str) -> str | None:
     taken = await store.inbox.take(session)
     if taken is not None:
-        assert await store.turns.finish(taken.turn, "completed", "", 1)
+        assert (await store.turns.finish(taken.turn, "completed", "", 1)).first
     return taken.turn if taken else None
 
 
@@ -149,11 +149,11 @@ async def test_a_stopped_turn_that_waits_ends_at_once_and_is_never_taken(store: 
         await store.inbox.accept(session, text)
     stopped = await store.turns.request_stop(f"{session}/1", "ann")
     assert stopped is not None
-    assert (stopped.state, stopped.reason) == ("cancelled", "stopped by ann before it started")
+    assert (stopped.turn.state, stopped.turn.reason) == ("cancelled", "stopped by ann before it started")
     taken = await store.inbox.take(session)
     assert taken is not None
     assert taken.turn == f"{session}/2"
-    assert (await scene.events(store, f"{session}/1"))[-1] == "turn.ended"
+    assert (await scene.events(store, f"{session}/1"))[-2:] == ["turn.ended", "run.ended"]
 
 
 async def test_a_stop_and_a_take_at_the_same_time_agree(stores: list[Store]) -> None:

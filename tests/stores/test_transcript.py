@@ -137,7 +137,7 @@ async def test_a_reply_with_two_hundred_calls_is_one_step(store: Store, database
     stored = await scene.step(store, turn, *[scene.planned(Effect.KEYED, f"t{n}") for n in range(200)])
     assert stored is not None
     assert [call.index for call in stored.calls] == list(range(200))
-    assert await store.turns.finish(turn, "cancelled", "", 1)
+    assert (await store.turns.finish(turn, "cancelled", "", 1)).first
     heard = await rows.transcript(database, ids.session_of(turn))
     assert len(heard.results) == 200
     offsets = [event.offset for event in await store.journal.read(turn, 0, 1_000)]

@@ -15,8 +15,8 @@ from tests.stores import scene
 @requirement("P109")
 async def test_a_turn_ends_once(store: Store) -> None:
     turn = await scene.running_turn(store)
-    assert await store.turns.finish(turn, "completed", "answered", 3)
-    assert not await store.turns.finish(turn, "failed", "too late", 9)
+    assert (await store.turns.finish(turn, "completed", "answered", 3)).first
+    assert not (await store.turns.finish(turn, "failed", "too late", 9)).first
     row = await store.turns.read(turn)
     assert row is not None
     assert (row.state, row.reason, row.steps) == ("completed", "answered", 3)
@@ -29,9 +29,10 @@ async def test_a_turn_ends_once(store: Store) -> None:
 async def test_there_is_one_terminal_event_however_many_end_the_turn_at_once(stores: list[Store]) -> None:
     turn = await scene.running_turn(stores[0])
     states = ("completed", "failed", "cancelled", "incomplete") * 3
-    first = await asyncio.gather(
+    ended = await asyncio.gather(
         *(stores[n % 4].turns.finish(turn, state, state, 1) for n, state in enumerate(states))
     )
+    first = [finished.first for finished in ended]
     assert first.count(True) == 1
     row = await stores[0].turns.read(turn)
     assert row is not None
@@ -42,8 +43,8 @@ async def test_there_is_one_terminal_event_however_many_end_the_turn_at_once(sto
 async def test_a_turn_that_is_unknown_or_waits_cannot_end(store: Store) -> None:
     session = await scene.session(store)
     await store.inbox.accept(session, "a")
-    assert not await store.turns.finish(f"{session}/1", "completed", "", 0)
-    assert not await store.turns.finish(f"{session}/9", "completed", "", 0)
+    assert not (await store.turns.finish(f"{session}/1", "completed", "", 0)).first
+    assert not (await store.turns.finish(f"{session}/9", "completed", "", 0)).first
 
 
 @requirement("P91")
@@ -141,16 +142,17 @@ async def test_a_stop_is_written_once_and_says_who(store: Store) -> None:
     again = await store.turns.request_stop(turn, "bob")
     assert first is not None
     assert again is not None
-    assert (first.state, first.stop_origin, again.stop_origin) == ("running", "ann", "ann")
+    assert (first.turn.state, first.turn.stop_origin) == ("running", "ann")
+    assert again.turn.stop_origin == "ann"
     assert (await scene.events(store, turn)).count("turn.stop_requested") == 1
 
 
 async def test_a_stop_of_an_ended_or_unknown_turn_changes_nothing(store: Store) -> None:
     turn = await scene.running_turn(store)
     await store.turns.finish(turn, "completed", "", 1)
-    row = await store.turns.request_stop(turn, "ann")
-    assert row is not None
-    assert (row.state, row.stop_origin) == ("completed", None)
+    stopped = await store.turns.request_stop(turn, "ann")
+    assert stopped is not None
+    assert (stopped.turn.state, stopped.turn.stop_origin) == ("completed", None)
     assert await store.turns.request_stop(f"{ids.session_of(turn)}/77", "ann") is None
 
 

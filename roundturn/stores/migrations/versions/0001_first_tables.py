@@ -39,6 +39,8 @@ def upgrade() -> None:
         sa.Column("snapshot", sa.String(length=64), nullable=True),
         sa.Column("last_turn", sa.Integer(), nullable=False),
         sa.Column("last_seq", sa.Integer(), nullable=False),
+        sa.Column("parent", sa.String(length=40), nullable=True),
+        sa.Column("depth", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["snapshot"],
@@ -47,6 +49,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("client_key"),
     )
+    op.create_index("sessions_parent", "sessions", ["parent"], unique=False)
     op.create_table(
         "entries",
         sa.Column("session", sa.String(length=40), nullable=False),
@@ -64,7 +67,7 @@ def upgrade() -> None:
             ["session"],
             ["sessions.id"],
         ),
-        sa.CheckConstraint("role IN ('user', 'assistant')"),
+        sa.CheckConstraint("role IN ('user', 'assistant', 'system')"),
         sa.PrimaryKeyConstraint("session", "generation", "seq"),
     )
     op.create_index("entries_reply", "entries", ["turn", "step", "role"], unique=False)
@@ -75,22 +78,27 @@ def upgrade() -> None:
         ),
         sa.Column("session", sa.String(length=40), nullable=False),
         sa.Column("turn", sa.String(length=60), nullable=False),
+        sa.Column("run", sa.String(length=60), nullable=False),
+        sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=True),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("state", sa.String(length=10), nullable=False),
         sa.Column("rung", sa.Boolean(), nullable=False),
         sa.Column("failed_starts", sa.Integer(), nullable=False),
+        sa.Column("not_before", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session"],
             ["sessions.id"],
         ),
-        sa.CheckConstraint("state IN ('waiting', 'taken', 'done', 'failed')"),
+        sa.CheckConstraint("kind IN ('message', 'results')"),
+        sa.CheckConstraint("state IN ('held', 'waiting', 'taken', 'done', 'failed')"),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("session", "key"),
         sa.UniqueConstraint("turn"),
     )
     op.create_index("inbox_open", "inbox", ["session", "state", "id"], unique=False)
+    op.create_index("inbox_run", "inbox", ["run", "state"], unique=False)
     op.create_index("inbox_state", "inbox", ["state", "created_at"], unique=False)
     op.create_table(
         "tool_calls",
@@ -206,6 +214,62 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("attempts_call", "attempts", ["call", "started_at"], unique=False)
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.String(length=60), nullable=False),
+        sa.Column("session", sa.String(length=40), nullable=False),
+        sa.Column("root", sa.String(length=60), nullable=False),
+        sa.Column("parent_run", sa.String(length=60), nullable=True),
+        sa.Column("parent_session", sa.String(length=40), nullable=True),
+        sa.Column("call", sa.String(length=90), nullable=True),
+        sa.Column("agent", sa.String(length=64), nullable=False),
+        sa.Column("title", sa.String(length=200), nullable=False),
+        sa.Column("max_result_chars", sa.Integer(), nullable=False),
+        sa.Column("awaited_by", sa.String(length=90), nullable=True),
+        sa.Column("discarded", sa.Boolean(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["call"],
+            ["tool_calls.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["session"],
+            ["sessions.id"],
+        ),
+        sa.CheckConstraint(
+            "state IN ('active', 'completed', 'awaiting_user', 'incomplete', 'cancelled', 'failed')"
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("call"),
+    )
+    op.create_index("runs_parent", "runs", ["parent_run", "state"], unique=False)
+    op.create_index("runs_parent_session", "runs", ["parent_session", "state"], unique=False)
+    op.create_index("runs_root", "runs", ["root", "created_at"], unique=False)
+    op.create_table(
+        "completions",
+        sa.Column("run", sa.String(length=60), nullable=False),
+        sa.Column("parent_run", sa.String(length=60), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("delivery", sa.String(length=10), nullable=False),
+        sa.Column("turn", sa.String(length=60), nullable=True),
+        sa.Column("collected_by", sa.String(length=90), nullable=True),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run"],
+            ["runs.id"],
+        ),
+        sa.CheckConstraint(
+            "delivery IN ('waiting', 'taken', 'delivered', 'collected', 'discarded', 'abandoned')"
+        ),
+        sa.PrimaryKeyConstraint("run"),
+    )
+    op.create_index("completions_delivery", "completions", ["delivery", "created_at"], unique=False)
+    op.create_index("completions_parent", "completions", ["parent_run", "delivery"], unique=False)
+    op.create_index("completions_turn", "completions", ["turn"], unique=False)
     op.create_table(
         "verdicts",
         sa.Column(

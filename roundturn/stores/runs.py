@@ -1,0 +1,218 @@
+"""Runs: what one message or one delegation became; subagents are spawned, waited for and collected here."""
+
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row, exists, func, select, update
+
+from roundturn import ids
+from roundturn.delegation import (
+    LIVE_PER_PARENT,
+    MAX_SPAWN_DEPTH,
+    SPAWNS_A_MINUTE,
+    TOTAL_PER_ROOT,
+    result_text,
+)
+from roundturn.event import NewEvent
+from roundturn.store import FINAL, NewSubagent, Outcome, Refusal, RunRow, Spawned
+from roundturn.stores.closing import at_work, lock, run_row, subagent_result, withdraw
+from roundturn.stores.engine import Database, Tx, now, reading, writing
+from roundturn.stores.fence import fence
+from roundturn.stores.inbox import put
+from roundturn.stores.journal import append
+from roundturn.stores.ledger import held, settle
+from roundturn.stores.tables import completions, inbox, runs, sessions, tool_calls, turns
+
+STOPPING = Refusal("turn_stopping", "Not done: the turn is being stopped.")
+
+
+class SqlRuns:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @reading
+    def read(self, tx: Tx, run: str) -> RunRow | None:
+        row = tx.execute(select(runs).where(runs.c.id == run)).one_or_none()
+        return None if row is None else _run(row)
+
+    @reading
+    def children(self, tx: Tx, run: str) -> list[RunRow]:
+        rows = tx.execute(select(runs).where(runs.c.parent_run == run).order_by(runs.c.created_at, runs.c.id))
+        return [_run(row) for row in rows]
+
+    @writing
+    def spawn(self, tx: Tx, call: str, wanted: NewSubagent) -> Spawned | Refusal:
+        turn = ids.CallPosition.parse(call).turn
+        parent = lock(tx, ids.session_of(turn))
+        assert parent is not None, "a call has a session"
+        if (known := _of_call(tx, call)) is not None:
+            return known
+        standing = fence(tx, turn)
+        if not standing.may_begin:
+            return STOPPING
+        root = run_row(tx, standing.run).root
+        if (refusal := _limit(tx, parent, root)) is not None:
+            return refusal
+        place = at_work(tx, parent.id) < LIVE_PER_PARENT
+        child, at = ids.session_id(secrets.token_bytes(16)), now(tx)
+        tx.execute(
+            sessions.insert().values(
+                id=child,
+                agent=wanted.agent,
+                action_dir=parent.action_dir,
+                parent=parent.id,
+                depth=parent.depth + 1,
+                last_turn=1,
+                created_at=at,
+            )
+        )
+        run = ids.turn_id(child, 1)
+        tx.execute(
+            runs.insert().values(
+                id=run,
+                session=child,
+                root=root,
+                parent_run=standing.run,
+                parent_session=parent.id,
+                call=call,
+                agent=wanted.agent,
+                title=wanted.title,
+                max_result_chars=wanted.max_result_chars,
+                awaited_by=call if wanted.awaited else None,
+                state="active",
+                created_at=at,
+            )
+        )
+        heard = put(tx, run, wanted.task, None, 0, 0, at, held=not place)
+        append(tx, run, [heard])
+        data = {"call": call, "agent": wanted.agent, "title": wanted.title, "session": child, "run": run}
+        append(tx, standing.run, [NewEvent("subagent.spawned", data)])
+        return Spawned(child, run, held=not place)
+
+    @writing
+    def wait_for(self, tx: Tx, call: str, session: str) -> Refusal | None:
+        parent = ids.session_of(call)
+        lock(tx, parent)
+        row = tx.execute(
+            select(runs)
+            .where(runs.c.session == session, runs.c.parent_session == parent)
+            .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+            .limit(1)
+        ).one_or_none()
+        if row is None:
+            return Refusal(
+                "no_such_subagent", f"You have no subagent {session[:64]}; see the references you got."
+            )
+        waiting = _waiting(tx, row.awaited_by) if row.awaited_by not in (None, call) else False
+        if waiting:
+            return Refusal("already_awaited", f"Another call of yours waits for {session} already.")
+        tx.execute(update(runs).where(runs.c.id == row.id).values(awaited_by=call))
+        return None
+
+    @writing
+    def collect(self, tx: Tx, call: str, last: bool) -> bool:
+        lock(tx, ids.session_of(call))
+        standing, row = held(tx, call)
+        if row.status in FINAL:
+            return True
+        run = tx.execute(select(runs).where(runs.c.awaited_by == call)).one_or_none()
+        if run is None:  # it was never registered: nothing can come
+            return last and _settled(tx, standing.run, row, "It waits for nothing.", is_error=True)
+        found = tx.execute(select(completions).where(completions.c.run == run.id)).one_or_none()
+        if found is not None:
+            text, is_error = _collected(tx, call, run, found)
+        elif last:
+            text, is_error = (
+                f"{run.session} ({run.agent}) is still at work. Its result will come to you by itself, later.",
+                False,
+            )
+        else:
+            return False
+        tx.execute(update(runs).where(runs.c.id == run.id).values(awaited_by=None))
+        return _settled(tx, standing.run, row, text, is_error)
+
+    @reading
+    def unheard(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
+        query = (
+            select(runs.c.awaited_by)
+            .join(completions, completions.c.run == runs.c.id)
+            .where(completions.c.delivery == "waiting", completions.c.created_at <= now(tx) - older_than)
+            .where(runs.c.awaited_by.is_not(None))
+            .order_by(completions.c.created_at)
+            .limit(limit)
+        )
+        return [ids.CallPosition.parse(call).turn for call in tx.execute(query).scalars()]
+
+
+def _limit(tx: Tx, parent: Row[Any], root: str) -> Refusal | None:
+    if parent.depth + 1 > MAX_SPAWN_DEPTH:
+        return Refusal(
+            "SpawnDepthExceeded",
+            f"SpawnDepthExceeded: this is {parent.depth} delegations deep and {MAX_SPAWN_DEPTH} are allowed. "
+            "Do it yourself or say what is missing.",
+        )
+    spawned = select(func.count()).where(runs.c.root == root, runs.c.parent_run.is_not(None))
+    if tx.execute(spawned).scalar_one() >= TOTAL_PER_ROOT:
+        return Refusal(
+            "too_many_subagents",
+            f"This run has spawned {TOTAL_PER_ROOT} subagents, which is the limit. Work with what they brought.",
+        )
+    lately = spawned.where(runs.c.created_at > now(tx) - timedelta(minutes=1))
+    if tx.execute(lately).scalar_one() >= SPAWNS_A_MINUTE:
+        return Refusal(
+            "spawn_rate",
+            f"This run has spawned {SPAWNS_A_MINUTE} subagents within a minute. Wait for some of them first.",
+        )
+    return None
+
+
+def _of_call(tx: Tx, call: str) -> Spawned | None:
+    """What the call made before: a spawn that is repeated makes nothing new."""
+    row = tx.execute(select(runs.c.session, runs.c.id).where(runs.c.call == call)).one_or_none()
+    if row is None:
+        return None
+    waits = exists().where(inbox.c.turn == row.id, inbox.c.state == "held")
+    return Spawned(row.session, row.id, held=bool(tx.execute(select(waits)).scalar_one()))
+
+
+def _waiting(tx: Tx, call: str) -> bool:
+    """Whether the call has no result yet and its turn still runs."""
+    query = (
+        select(tool_calls.c.id)
+        .join(turns, turns.c.id == tool_calls.c.turn)
+        .where(tool_calls.c.id == call, tool_calls.c.status.not_in(FINAL), turns.c.state == "running")
+    )
+    return tx.execute(query).one_or_none() is not None
+
+
+def _collected(tx: Tx, call: str, run: Row[Any], found: Row[Any]) -> tuple[str, bool]:
+    take = update(completions).where(completions.c.run == run.id, completions.c.delivery == "waiting")
+    if tx.execute(take.values(delivery="collected", collected_by=call)).rowcount == 0:
+        return f"The result of {run.session} came to you before; look above.", False
+    withdraw(tx, found.parent_run)
+    return result_text(subagent_result(run, found.text)), run.state != "completed"
+
+
+def _settled(tx: Tx, run: str, row: Row[Any], text: str, is_error: bool) -> bool:
+    elapsed = now(tx) - row.created_at
+    settle(tx, row, run, Outcome("completed", text, is_error), round(elapsed.total_seconds() * 1000))
+    return True
+
+
+def _run(row: Row[Any]) -> RunRow:
+    return RunRow(
+        id=row.id,
+        session=row.session,
+        root=row.root,
+        parent_run=row.parent_run,
+        parent_session=row.parent_session,
+        call=row.call,
+        agent=row.agent,
+        title=row.title,
+        discarded=row.discarded,
+        state=row.state,
+        reason=row.reason,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+    )
