@@ -68,7 +68,7 @@ async def test_two_subagents_work_in_the_background_and_their_results_are_one_sy
             "main job",
             step(spawn("alpha job"), spawn("beta job")),
             step(text="sent them off"),
-            step(text="got: {{last_user}}"),
+            step(text="got: {{newest}}"),
         ),
         scenario("alpha job", step(("note_once", {"text": "a"})), step(text="alpha found 1")),
         scenario("beta job", step(("note_once", {"text": "b"})), step(text="beta found 2")),
@@ -146,7 +146,7 @@ async def test_a_wait_that_is_over_says_so_and_the_result_comes_later(
             "main job",
             step(spawn("alpha job", blocking=True, timeout_s=1)),
             step(text="{{results}}"),
-            step(text="later: {{last_user}}"),
+            step(text="later: {{newest}}"),
         ),
         scenario("alpha job", step(("note_once", {"text": "a", "gate": "open"})), step(text="alpha found 1")),
         agents_dir=agents,
@@ -181,7 +181,7 @@ async def test_an_agent_without_subagents_has_no_such_tool(system: OpenSystem, a
     run = await s.send("main job")
     await run_ended(s, run)
     (child,) = await s.client.store.runs.children(run)
-    assert "spawn_subagent" in await answer(s, child.id)
+    assert "helper may delegate to nobody" in await answer(s, child.id)
     assert not await s.client.store.runs.children(child.id)
 
 
@@ -224,8 +224,13 @@ async def test_a_stop_reaches_subagents_of_a_run_that_waits_for_them(
 @requirement("A-23", "A-19")
 async def test_three_levels_of_agents_bring_their_results_up(system: OpenSystem, agents: Path) -> None:
     s = await system(
-        scenario("main job", step(spawn("think", agent="thinker")), step(text="sent"), step(text="top: {{last_user}}")),
-        scenario("think", step(spawn("alpha job")), step(text="sent"), step(text="middle: {{last_user}}")),
+        scenario(
+            "main job",
+            step(spawn("ponder job", agent="thinker")),
+            step(text="sent"),
+            step(text="top: {{newest}}"),
+        ),
+        scenario("ponder job", step(spawn("alpha job")), step(text="sent"), step(text="middle: {{newest}}")),
         scenario("alpha job", step(text="alpha found 1")),
         agents_dir=agents,
     )
@@ -242,8 +247,8 @@ async def test_three_levels_of_agents_bring_their_results_up(system: OpenSystem,
 
 async def test_a_subagent_that_cannot_begin_is_told_to_its_parent(system: OpenSystem, agents: Path) -> None:
     s = await system(
-        scenario("main job", step(spawn("alpha job")), step(text="sent"), step(text="got: {{last_user}}")),
-        scenario("alpha job", step(text="", finish="content_filter")),
+        scenario("main job", step(spawn("alpha job")), step(text="sent"), step(text="got: {{newest}}")),
+        scenario("alpha job", step(faults=[{"kind": "empty"}])),
         agents_dir=agents,
     )
     await s.start_worker()

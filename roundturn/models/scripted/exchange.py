@@ -16,7 +16,8 @@ MAX_SIZE = 4 * 2**20  # characters of data in one call of the directive
 
 _DIRECTIVE = re.compile(r"\bscript:[ \t]*(?P<options>(?:steps|fanout|tool|size|args)=[^\n]*)")
 _ARGUMENTS = re.compile(r"(?:^|\s)args=(?=\{)")
-_PLACEHOLDER = re.compile(r"\{\{(results|result|user|match)(?::(\d+))?\}\}")
+_REFERENCE = re.compile(r"\[async_subagent_ref\] subagent_session_id=(\S+)")
+_PLACEHOLDER = re.compile(r"\{\{(results|result|user|match|newest|subagent)(?::(\d+))?\}\}")
 
 
 class DirectiveError(ValueError):
@@ -37,6 +38,8 @@ class Exchange:
     user: str
     results: tuple[str, ...]
     groups: tuple[str, ...] = ()
+    newest: str = ""  # user message: results of subagents come as one that no scenario matches
+    subagents: tuple[str, ...] = ()  # sessions in the references since the matching message
 
     def fill(self, template: str) -> str:
         """Replaces the placeholders; one that refers to nothing becomes empty."""
@@ -48,7 +51,9 @@ class Exchange:
             return "\n".join(self.results)
         if name == "user":
             return self.user
-        values = self.results if name == "result" else self.groups
+        if name == "newest":
+            return self.newest
+        values = {"result": self.results, "match": self.groups, "subagent": self.subagents}[name]
         return values[number] if number < len(values) else ""
 
 
@@ -88,6 +93,7 @@ def _exchange(messages: Sequence[dict[str, Any]], position: int, scenario: str) 
             results = []
         elif message["role"] == "tool":
             results.append(text_of(message.get("content")))
+    told = "\n".join(text_of(message.get("content")) for message in later if message["role"] == "tool")
     seen = json.dumps([scenario, step, *messages[: position + 1]])
     return Exchange(
         scenario=scenario,
@@ -96,6 +102,8 @@ def _exchange(messages: Sequence[dict[str, Any]], position: int, scenario: str) 
         answer=Step(),
         user=text_of(messages[position].get("content")),
         results=tuple(results),
+        newest=next((text_of(m.get("content")) for m in reversed(messages) if m["role"] == "user"), ""),
+        subagents=tuple(_REFERENCE.findall(told)),
     )
 
 
