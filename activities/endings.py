@@ -5,7 +5,8 @@ import structlog
 from roundturn import ids
 from roundturn.doorbell import Doorbell
 from roundturn.event import RunState
-from roundturn.store import Store, Wakeups
+from roundturn.run import Wakeups
+from roundturn.store import Store
 
 log = structlog.get_logger()
 
@@ -27,10 +28,10 @@ class Endings:
             steps=steps,
             first=finished.first,
         )
-        await self.call(finished.wakeups)
+        await self._notify(finished.wakeups)
         return finished.first
 
-    async def call(self, wakeups: Wakeups) -> None:
+    async def _notify(self, wakeups: Wakeups) -> None:
         for session in wakeups.sessions:
             await self._doorbell.ring(session)
         for turn in wakeups.turns:

@@ -15,6 +15,23 @@ DECIDED: dict[Verdict, State] = {"approve": "approved", "deny": "denied"}
 
 
 @dataclass(frozen=True)
+class NewApproval:
+    session: str
+    turn: str
+    run: str
+    workflow_id: str
+    call: str
+    agent: str
+    tool: str
+    origin: str
+    arguments: dict[str, Any]
+    digest: str
+    rule: str
+    layer: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class ApprovalRow:
     """One request. `arguments` are what a person sees; `digest` binds the exact ones, with session, call and tool.
 

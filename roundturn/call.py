@@ -109,5 +109,17 @@ class ToolExecutionResult(BaseModel, frozen=True):
         return cls(status="suspended", result=ToolResult(output=""), suspension=waits)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One row of the audit: who tried which call when, and how it came back (M-15)."""
+
+    id: str
+    status: str
+    error_type: str
+    started_at: datetime
+    elapsed_ms: int
+    grant: str | None
+
+
 Next = Callable[[CallContext], Awaitable[ToolExecutionResult]]
 Middleware = Callable[[CallContext, Next], Awaitable[ToolExecutionResult]]

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
-from roundturn.approval import Answer, ApprovalRow, VerdictOutcome
+from roundturn.approval import Answer, ApprovalRow, NewApproval, VerdictOutcome
+from roundturn.call import Attempt
 from roundturn.errors import Unavailable
 from roundturn.event import NewEvent, RunEvent, RunState, TurnState
 from roundturn.message import AskedCall, Entry, Reply, Usage
+from roundturn.run import Delegations, Finished, RunRow, Wakeups
 from roundturn.tool import Effect
 
 T = TypeVar("T")
@@ -30,76 +32,9 @@ class SessionRow:
 
 
 @dataclass(frozen=True)
-class RunRow:
-    """One message from outside, or one delegation, and all that comes of it in its session.
-
-    `root`: the run at the top, itself for a message from outside. `call`: the parent's call that made it;
-    `parent_run` and `title` belong to it. `discarded`: its parent was stopped, nobody waits for its result.
-    """
-
-    id: str
-    session: str
-    root: str
-    parent_run: str | None
-    parent_session: str | None
-    call: str | None
-    agent: str
-    title: str
-    discarded: bool
-    state: Literal["active"] | RunState
-    reason: str
-    created_at: datetime
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True)
-class Wakeups:
-    """Whom to call after a commit: sessions to ring, turns to wake."""
-
-    sessions: tuple[str, ...] = ()
-    turns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Finished:
-    """`first`: it had not ended before. `wakeups` are the same when it is asked again: they may have been lost."""
-
-    first: bool
-    wakeups: Wakeups
-
-
-@dataclass(frozen=True)
 class Stopped:
     turn: "TurnRow"
     wakeups: Wakeups
-
-
-@dataclass(frozen=True)
-class NewSubagent:
-    """A delegation on its way in. `awaited`: the call that makes it waits for its result."""
-
-    agent: str
-    task: str
-    title: str
-    max_result_chars: int
-    awaited: bool
-
-
-@dataclass(frozen=True)
-class Spawned:
-    """`held`: it waits for a place among its siblings, nobody is to start it yet."""
-
-    session: str
-    run: str
-    held: bool
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a delegation may not be: error type and text for the model."""
-
-    kind: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -201,18 +136,6 @@ class StoredReply:
 
     reply: Reply
     calls: tuple[CallRow, ...]
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One row of the audit: who tried which call when, and how it came back (M-15)."""
-
-    id: str
-    status: str
-    error_type: str
-    started_at: datetime
-    elapsed_ms: int
-    grant: str | None
 
 
 @dataclass(frozen=True)
@@ -385,7 +308,7 @@ class Ledger(Protocol):
 
 
 class Approvals(Protocol):
-    async def request(self, wanted: "NewApproval", ttl: timedelta) -> ApprovalRow | None:
+    async def request(self, wanted: NewApproval, ttl: timedelta) -> ApprovalRow | None:
         """One row for (call, digest), the one that is there if it is; None when the turn or the call went on without it."""
 
     async def read(self, approval: str) -> ApprovalRow | None: ...
@@ -409,34 +332,11 @@ class Approvals(Protocol):
         """Turns whose approvals are decided and not picked up."""
 
 
-@dataclass(frozen=True)
-class NewApproval:
-    session: str
-    turn: str
-    run: str
-    workflow_id: str
-    call: str
-    agent: str
-    tool: str
-    origin: str
-    arguments: dict[str, Any]
-    digest: str
-    rule: str
-    layer: str
-    reason: str
-
-
-class Runs(Protocol):
+class Runs(Delegations, Protocol):
     async def read(self, run: str) -> RunRow | None: ...
 
     async def children(self, run: str) -> list[RunRow]:
         """The runs that it delegated, oldest first."""
-
-    async def spawn(self, call: str, wanted: NewSubagent) -> Spawned | Refusal:
-        """A session for a subagent with its task in the inbox; for a call that did so before, that one."""
-
-    async def wait_for(self, call: str, session: str) -> Refusal | None:
-        """The call waits for the subagent's result from now on; collected by `collect`."""
 
     async def collect(self, call: str, last: bool) -> bool:
         """Settles a waiting call with the result, if it is there; with `last`, without it. True: it is settled.

@@ -2,7 +2,8 @@
 
 from sqlalchemy import select
 
-from roundturn.store import Attempt, Conversation
+from roundturn.call import Attempt
+from roundturn.store import Conversation
 from roundturn.stores import tables
 from roundturn.stores.engine import Database
 from roundturn.stores.transcript import conversation

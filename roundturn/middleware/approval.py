@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from roundturn import ids
-from roundturn.approval import ApprovalRow, binding_digest, refusal_text
+from roundturn.approval import ApprovalRow, NewApproval, binding_digest, refusal_text
 from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.rules import Decision
-from roundturn.store import Approvals, NewApproval
+from roundturn.store import Approvals
 
 UNDECIDED = Decision("ask", "undecided", "platform", "no policy layer decided about this call")
 

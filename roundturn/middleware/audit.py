@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, cast
 
-from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.call import Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
-from roundturn.store import FINAL, Attempt, CallRow, Ledger, Outcome, insist
+from roundturn.store import FINAL, CallRow, Ledger, Outcome, insist
 from roundturn.tool import ToolResult, directive_of
 
 

@@ -9,9 +9,16 @@ from typing import Any
 from sqlalchemy import Row, Select, or_, select, update
 
 from roundturn import ids
-from roundturn.approval import DECIDED, Answer, ApprovalRow, Standing, VerdictOutcome, standing_of
+from roundturn.approval import (
+    DECIDED,
+    Answer,
+    ApprovalRow,
+    NewApproval,
+    Standing,
+    VerdictOutcome,
+    standing_of,
+)
 from roundturn.event import NewEvent
-from roundturn.store import NewApproval
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
 from roundturn.stores.fence import fence
 from roundturn.stores.journal import append

@@ -13,7 +13,7 @@ from roundturn import ids
 from roundturn.delegation import DELIVERY_ATTEMPTS, FIRST_REDELIVERY, LIVE_PER_PARENT, SubagentResult
 from roundturn.event import RUN_ENDED, NewEvent, RunState
 from roundturn.jsontext import cut
-from roundturn.store import Wakeups
+from roundturn.run import Wakeups
 from roundturn.stores.engine import Tx, now
 from roundturn.stores.journal import append
 from roundturn.stores.tables import completions, entries, inbox, runs, sessions

@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from roundturn import ids
+from roundturn.call import Attempt
 from roundturn.event import NewEvent
 from roundturn.jsontext import recordable
-from roundturn.store import FINAL, Attempt, CallRow, Claim, OpenCall, Outcome
+from roundturn.store import FINAL, CallRow, Claim, OpenCall, Outcome
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append

@@ -15,7 +15,8 @@ from roundturn.delegation import (
     result_text,
 )
 from roundturn.event import NewEvent
-from roundturn.store import FINAL, NewSubagent, Outcome, Refusal, RunRow, Spawned
+from roundturn.run import NewSubagent, Refusal, RunRow, Spawned
+from roundturn.store import FINAL, Outcome
 from roundturn.stores.closing import at_work, lock, run_row, subagent_result, withdraw
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence

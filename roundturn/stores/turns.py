@@ -9,7 +9,8 @@ from sqlalchemy import Row, Select, func, select, update
 from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, RunState
 from roundturn.message import Usage
-from roundturn.store import Finished, Look, Stopped, TurnRow, Wakeups
+from roundturn.run import Finished, Wakeups
+from roundturn.store import Look, Stopped, TurnRow
 from roundturn.stores.closing import (
     Closing,
     discard_results,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from roundturn.agent import AgentDefinition
-from roundturn.store import Runs
+from roundturn.run import Delegations
 from roundturn.tool import BaseTool
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
 from roundturn.tools.files import ReadFile, WriteFile
@@ -16,7 +16,7 @@ BUILTIN: dict[str, type[BaseTool]] = {
 }
 
 # Those of an agent that has subagents; they need to know whose and where.
-DELEGATION: dict[str, Callable[[Runs, Mapping[str, AgentDefinition]], BaseTool]] = {
+DELEGATION: dict[str, Callable[[Delegations, Mapping[str, AgentDefinition]], BaseTool]] = {
     "spawn_subagent": SpawnSubagent,
     "wait_subagent": WaitSubagent,
 }

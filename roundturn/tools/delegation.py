@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from roundturn.agent import AgentDefinition
 from roundturn.delegation import reference, tier_refusal
 from roundturn.errors import ToolFailed
-from roundturn.store import NewSubagent, Refusal, Runs
+from roundturn.run import Delegations, NewSubagent, Refusal
 from roundturn.tool import AGENT, BaseTool, Directive, Effect, ToolContext, ToolResult
 
 DEFAULT_WAIT_S = 600.0
@@ -38,7 +38,7 @@ class SpawnSubagent(BaseTool):
     limit_s = 30.0
     directive = True
 
-    def __init__(self, runs: Runs, agents: Mapping[str, AgentDefinition]) -> None:
+    def __init__(self, runs: Delegations, agents: Mapping[str, AgentDefinition]) -> None:
         self._runs = runs
         self._agents = agents
 
@@ -95,7 +95,7 @@ class WaitSubagent(BaseTool):
     brief = True
     directive = True
 
-    def __init__(self, runs: Runs, agents: Mapping[str, AgentDefinition]) -> None:
+    def __init__(self, runs: Delegations, agents: Mapping[str, AgentDefinition]) -> None:
         self._runs = runs
 
     async def execute(self, arguments: Wait, context: ToolContext) -> ToolResult:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from roundturn import ids, middleware
-from roundturn.approval import ApprovalRow, State
-from roundturn.call import CallContext, Middleware, SessionRef, ToolExecutionResult
+from roundturn.approval import ApprovalRow, NewApproval, State
+from roundturn.call import Attempt, CallContext, Middleware, SessionRef, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.registry import ToolRegistry
 from roundturn.rules import Policy, RuleContext
-from roundturn.store import FINAL, Attempt, CallRow, Claim, NewApproval, Outcome, Store
+from roundturn.store import FINAL, CallRow, Claim, Outcome, Store
 from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
 
 SESSION = ids.session_id(b"0" * 16)
@@ -173,7 +173,7 @@ class Bench:
         self.registry = ToolRegistry()
         for tool in tools:
             self.registry.register(tool)
-        ports: dict[str, Any] = dict.fromkeys(("sessions", "inbox", "turns", "transcript", "journal"))
+        ports: dict[str, Any] = dict.fromkeys(("sessions", "inbox", "turns", "transcript", "runs", "journal"))
         middleware.install(
             self.registry,
             Store(ledger=self.ledger, approvals=self.approvals, blobs=self.blobs, **ports),  # type: ignore[arg-type]

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from roundturn.call import CallContext, ToolExecutionResult
+from roundturn.call import Attempt, CallContext, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.middleware.audit import Audit
-from roundturn.store import Attempt
 from roundturn.tool import ToolResult
 from tests.middleware.scene import NOW, Clock, FakeLedger, call_row, context, done
 from tests.requirements import requirement

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from roundturn import ids
-from roundturn.approval import Answer, ApprovalRow
+from roundturn.approval import Answer, ApprovalRow, NewApproval
+from roundturn.call import Attempt
 from roundturn.event import NewEvent
 from roundturn.message import AskedCall, Reply, Usage
-from roundturn.store import Attempt, NewApproval, Outcome, PlannedCall, Store, StoredReply
+from roundturn.store import Outcome, PlannedCall, Store, StoredReply
 from roundturn.stores.engine import Database
 from roundturn.stores.journal import append
 from roundturn.tool import Effect

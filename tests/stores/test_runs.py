@@ -11,7 +11,8 @@ from sqlalchemy import select, update
 from roundturn import ids
 from roundturn.delegation import LIVE_PER_PARENT, SPAWNS_A_MINUTE, TOTAL_PER_ROOT
 from roundturn.event import RunState
-from roundturn.store import NewSubagent, NotYet, Refusal, Spawned, Store, Taken
+from roundturn.run import NewSubagent, Refusal, Spawned
+from roundturn.store import NotYet, Store, Taken
 from roundturn.stores.engine import Database
 from roundturn.stores.tables import completions, inbox, runs, sessions
 from roundturn.tool import Effect
@@ -422,7 +423,6 @@ async def test_a_delivery_whose_turn_failed_is_tried_again_without_telling_it_tw
 
 
 @pytest.mark.parametrize("state", ["completed", "awaiting_user", "incomplete", "cancelled", "failed"])
-@requirement("A-26")
 async def test_how_a_subagent_ended_is_told_with_its_result(store: Store, state: RunState) -> None:
     turn, (call,) = await parent(store)
     child = await spawned(store, call)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundturn.store import RunRow
+from roundturn.run import RunRow
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, scenario, step, until
