@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -13,8 +13,8 @@ from roundturn.errors import AuthorError, ToolFailed
 from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Policy, RuleContext, decide
 from roundturn.settings import Settings
-from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
-from roundturn.tools import BUILTIN
+from roundturn.tool import BaseTool, Directive, Effect, ToolContext, ToolResult
+from roundturn.tools import BUILTIN, DELEGATION
 from tests.requirements import requirement
 from worker.snapshot import Freezer
 
@@ -185,3 +185,28 @@ async def test_the_chain_is_named_for_people() -> None:
     made.use(Layer())
     assert made.chain == ["mine", "layer"]
     assert (await made.execute(context("greet"))).status == "completed"
+
+
+async def test_only_a_tool_that_says_so_may_ask_the_workflow_for_something() -> None:
+    async def start(self: BaseTool, arguments: Any, context: ToolContext) -> ToolResult:
+        return ToolResult(output="x", directive=Directive(start="s_b"))
+
+    made = registry(variant(name="sly", execute=start), variant(name="open", execute=start, directive=True))
+    with pytest.raises(AuthorError, match="sly returned a directive"):
+        await made.execute(context("sly"))
+    assert (await made.execute(context("open"))).metadata == {"directive": {"start": "s_b"}}
+
+
+def test_only_an_agent_with_subagents_is_shown_delegation_and_whom_it_may_send() -> None:
+    made = ToolRegistry()
+    agents = {
+        "boss": AgentDefinition(name="boss", tier="chat", subagents=("helper",), prompt="p"),
+        "helper": AgentDefinition(name="helper", description="Looks things up.", prompt="p"),
+    }
+    for delegate in DELEGATION.values():
+        made.register(delegate(cast(Any, None), agents))
+    freeze = Freezer(agents, made, Settings())
+    assert freeze("helper").visible == ()
+    boss = freeze("boss")
+    assert boss.visible == ("spawn_subagent", "wait_subagent")
+    assert "- helper: Looks things up." in boss.tools[0]["function"]["description"]

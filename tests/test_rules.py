@@ -24,6 +24,7 @@ specs = st.builds(
     limit_s=st.just(1.0),
     brief=st.booleans(),
     always_ask=st.booleans(),
+    directive=st.booleans(),
 )
 policies = st.builds(Policy, allow=lists, ask=lists, deny=lists)
 contexts = st.builds(

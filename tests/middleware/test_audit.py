@@ -84,3 +84,21 @@ async def test_odd_metadata_is_no_obstacle() -> None:
 
     await Audit(ledger, Clock())(context("change"), inner)
     assert replace(ledger.audited[0], started_at=NOW).error_type == "7"
+
+
+@requirement("B-05", "M-15")
+@pytest.mark.parametrize(
+    ("directive", "status"), [({"start": "s_b"}, "completed"), ({"start": "s_b", "wait_s": 5.0}, "requested")]
+)
+async def test_a_call_that_waits_for_a_subagent_is_audited_and_left_open(
+    directive: dict[str, Any], status: str
+) -> None:
+    ledger = FakeLedger(call_row())
+
+    async def direct(ctx: CallContext) -> ToolExecutionResult:
+        return ToolExecutionResult.completed(ToolResult(output="ref"), directive=directive)
+
+    result = await Audit(ledger, Clock())(context("change"), direct)
+    assert result.metadata["directive"] == directive
+    assert [each.status for each in ledger.audited] == ["completed"]
+    assert ledger.row.status == status
