@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
+from tests.postgresql import PostgresServer
 from tests.system import System, TemporalServer, open_system
 
 # A shared machine is slow at some moments; that says nothing about a property.
@@ -23,6 +24,14 @@ def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServe
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresServer]:
+    """One server for each test process; each test has a database of its own."""
+    server = PostgresServer()
+    yield server
+    server.close()
 
 
 class OpenSystem(Protocol):

