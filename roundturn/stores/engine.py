@@ -21,14 +21,19 @@ Tx = Connection
 R = TypeVar("R")
 
 READERS = 4
+IDLE_S = (
+    5  # a transaction takes milliseconds; one that stands still belongs to a frozen process or a lost host
+)
 LONGEST_BUSY_S = 0.5  # a thread that waits in SQLite hears nothing; between two waits it learns that we close
 
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
 
 
 WANTED = "set ROUNDTURN_DATABASE_URL to sqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
-# PostgreSQL's classes of errors that may pass: connection, rollback (deadlock), resources, operator, system.
-PASSING = ("08", "40", "53", "57", "58")
+# PostgreSQL's errors that may pass: connection, idle in a transaction, rollback (deadlock), resources, operator, system.
+PASSING = ("08", "25P03", "40", "53", "57", "58")
+LOCK_TIMEOUT = "55P03"
+CHANGED_PLAN = "cached statement plan is invalid"  # prepared before a migration; it is forgotten now
 WRONG = ("28", "3D")  # no such user or password, no such database
 
 
@@ -56,7 +61,7 @@ class Database:
             raise ConfigurationError("a store in memory would be gone with its process", WANTED)
         try:
             self._runner: _SqliteThreads | _Async = (
-                _SqliteThreads(parsed, busy_s) if self.is_sqlite else _Async(parsed)
+                _SqliteThreads(parsed, busy_s) if self.is_sqlite else _Async(parsed, busy_s)
             )
         except (InvalidRequestError, ImportError, TypeError) as fault:
             raise ConfigurationError(
@@ -73,7 +78,7 @@ class Database:
             return await self._runner.run(work, write=True)
 
     async def read(self, work: Callable[[Tx], R]) -> R:
-        """A consistent read. Raises `Unavailable`."""
+        """All of it sees one moment. Raises `Unavailable`."""
         with _translated():
             return await self._runner.run(work, write=False)
 
@@ -160,13 +165,29 @@ class _SqliteThreads:
 
 
 class _Async:
-    """PostgreSQL: the driver is asynchronous; the same functions run over it without a thread."""
+    """PostgreSQL: the driver is asynchronous; the same functions run over it without a thread.
 
-    def __init__(self, url: URL) -> None:
-        self._engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+    Writes are READ COMMITTED: they take their rows' locks first and then read what is committed. Reads of several
+    statements need the snapshot that SQLite gives them anyway.
+    """
+
+    def __init__(self, url: URL, busy_s: float) -> None:
+        limits = {
+            "application_name": "roundturn",
+            "lock_timeout": f"{busy_s * 1000:.0f}",
+            # A worker that is frozen, or whose host is gone, must not hold its turn's row against all others.
+            "idle_in_transaction_session_timeout": f"{IDLE_S * 1000}",
+        }
+        self._engine = create_async_engine(
+            url, pool_size=8, max_overflow=24, pool_pre_ping=True, connect_args={"server_settings": limits}
+        )
+        self._reading = self._engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
 
     async def run(self, work: Callable[[Tx], R], *, write: bool) -> R:
-        async with self._engine.connect() as connection, connection.begin():
+        engine = self._engine if write else self._reading
+        async with engine.connect() as connection, connection.begin():
             return await connection.run_sync(work)
 
     async def close(self) -> None:
@@ -182,7 +203,8 @@ class _translated:
         if not isinstance(fault, DBAPIError | OSError | PoolTimeout):
             return
         said = str(getattr(fault, "orig", fault))
-        if _locked(fault):
+        state = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
+        if _locked(fault) or state == LOCK_TIMEOUT:
             raise Unavailable(
                 "the store is locked by another process", "it is waited for; end long transactions"
             ) from fault
@@ -193,7 +215,6 @@ class _translated:
             ) from fault
         if "disk is full" in said or "disk I/O error" in said:
             raise Unavailable(f"the store's disk fails: {said}", "make room; nothing was lost") from fault
-        state = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
         if state[:2] in WRONG:
             raise ConfigurationError(f"the store cannot be opened: {said}", WANTED) from fault
         if said.startswith(("no such", "near ")):
@@ -201,7 +222,8 @@ class _translated:
         if (
             isinstance(fault, OperationalError | OSError | PoolTimeout)
             or getattr(fault, "connection_invalidated", False)
-            or state[:2] in PASSING
+            or state.startswith(PASSING)
+            or CHANGED_PLAN in said
         ):
             raise Unavailable(
                 f"the store is not reachable: {said}", "check the database and its address"

@@ -28,11 +28,12 @@ class Fence:
 
 def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
     """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
+    if lock and tx.dialect.name == "postgresql":
+        # By itself: a statement that waits for a lock sees other tables as they were before it waited.
+        tx.execute(select(turns.c.id).where(turns.c.id == turn).with_for_update(key_share=True))
     query = (
         select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
         .join(sessions, sessions.c.id == turns.c.session)
         .where(turns.c.id == turn)
     )
-    if lock:
-        query = query.with_for_update(of=turns, key_share=True)
     return Fence(tx.execute(query).one_or_none())

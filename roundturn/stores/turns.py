@@ -100,6 +100,7 @@ class SqlTurns:
             .where(turns.c.state == "running", turns.c.started_at <= at - older_than)
             .order_by(func.coalesce(turns.c.checked_at, 0), turns.c.started_at)
             .limit(limit)
+            .with_for_update(key_share=True, skip_locked=True)  # somebody is at work on those
         )
         found = list(tx.execute(query).scalars())
         tx.execute(update(turns).where(turns.c.id.in_(found)).values(checked_at=at))
