@@ -68,6 +68,7 @@ async def test_an_owner_that_wakes_after_its_lease_cannot_overwrite_the_honest_u
 
 
 @requirement("P117")
+@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)  # a lock on the whole file
 @pytest.mark.parametrize("when", ["at the model's reply", "at the tool's result"])
 async def test_a_store_locked_for_three_seconds_is_waited_for(system: OpenSystem, when: str) -> None:
     model = when == "at the model's reply"
