@@ -10,7 +10,13 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    InvalidRequestError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -179,8 +185,9 @@ class _Async:
             "idle_in_transaction_session_timeout": f"{IDLE_S * 1000}",
         }
         self._engine = create_async_engine(
-            url, pool_size=8, max_overflow=24, pool_pre_ping=True, connect_args={"server_settings": limits}
+            url, pool_size=8, max_overflow=24, connect_args={"server_settings": limits}
         )
+        event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
         self._reading = self._engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -192,6 +199,12 @@ class _Async:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """After a restart of the server: the driver has heard of it, so that no ping is needed before each transaction."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError("the server closed it")
 
 
 class _translated:

@@ -12,6 +12,7 @@ from tests.requirements import requirement
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "shared", "common", "base", "misc", "core"}
 # Who may print or block, and why.
 PRINTS = {
+    "worker/health.py": "says to whoever asked why it is not well",
     "worker/__main__.py": "says on standard error why it cannot start",
     "gateway/dev/serve.py": "the one `ready` line that scripts wait for",
 }

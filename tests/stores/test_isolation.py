@@ -23,6 +23,7 @@ from roundturn.stores.engine import Database, Tx
 from roundturn.stores.migrations import head
 from roundturn.stores.tables import sessions
 from roundturn.tool import Effect
+from tests.postgresql import PostgresServer
 from tests.requirements import requirement
 from tests.stores import scene
 
@@ -248,6 +249,27 @@ async def test_more_at_once_than_there_are_connections_wait_their_turn(store: St
     opened = await asyncio.gather(*(scene.session(store) for _ in range(200)))
     accepted = await asyncio.gather(*(store.inbox.accept(session, "hello") for session in opened))
     assert len({each.turn for each in accepted if each}) == 200
+
+
+async def test_a_restart_of_the_server_between_two_transactions_is_not_noticed() -> None:
+    server = PostgresServer()
+    database = Database(await server.create_database(), 5)
+    try:
+
+        async def ask(_: int) -> int:
+            found: int = await database.read(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
+            return found
+
+        async def connections() -> list[int]:
+            return await asyncio.gather(*map(ask, range(20)))
+
+        await connections()
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        assert await connections() == [1] * 20
+    finally:
+        await database.close()
+        server.close()
 
 
 @only_postgresql
