@@ -34,9 +34,7 @@ from roundturn.tool import BaseTool, ToolContext
 from roundturn.tools import BUILTIN, DELEGATION
 from worker.snapshot import Freezer
 from workflows.doorbell import TemporalDoorbell
-from workflows.reconcile import Reconcile
-from workflows.session import Session
-from workflows.turn import Turn
+from workflows.wire import WORKFLOWS
 
 # A locked store fails a local activity soon; its retry policy waits on (design section 3).
 CONTROL_BUSY_S = 1.0
@@ -150,7 +148,7 @@ async def build_workers(
             Worker(
                 client,
                 task_queue=settings.task_queue,
-                workflows=[Session, Turn, Reconcile],
+                workflows=WORKFLOWS,
                 activities=[method for owner in owners for method in activity_methods(owner)],
                 sticky_queue_schedule_to_start_timeout=sticky,
                 graceful_shutdown_timeout=drain,

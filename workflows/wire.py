@@ -1,4 +1,4 @@
-"""The one plugin: converter, sandbox and failure rules are the same for client, worker, tests and replay."""
+"""What client, worker, tests and replay have in common: the workflow types, converter, sandbox and failure rules."""
 
 from datetime import timedelta
 
@@ -12,6 +12,12 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from roundturn.errors import Unavailable
 from roundturn.settings import Settings
+from workflows.reconcile import Reconcile
+from workflows.session import Session
+from workflows.turn import Turn
+
+# Every type there is: a worker registers them, a replay knows them, and each has a stored history in tests/replay.
+WORKFLOWS: tuple[type, ...] = (Session, Turn, Reconcile)
 
 # Pure contracts and the activities' signatures: shared with the sandbox, so that a cached workflow costs little.
 PASSED_THROUGH = ("roundturn", "activities", "structlog", "rfc8785")
