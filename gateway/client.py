@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import structlog
 
@@ -20,6 +20,9 @@ from roundturn.event import RUN_ENDED, RunEvent
 from roundturn.settings import WORK, Settings
 from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
+
+if TYPE_CHECKING:
+    from temporalio.client import Client as TemporalClient
 
 WAITS_FOR_STORE_S = 30.0  # a person's command waits for a locked store, it does not fail on it (P117)
 PAGE = 500
@@ -193,6 +196,22 @@ class Client:
         """All of a session, in their order. Raises `UsageError`."""
         return await self.store.turns.of_session((await self.find_session(target)).id)
 
+    async def workflows(self, target: str) -> list[str]:
+        """The workflow ids of a session with all its turns (`s_…`), of a run (`s_…/N`), or the workflow named.
+
+        By beginnings as `find_session` takes them. Raises `UsageError`.
+        """
+        kind, slash, rest = target.partition("/")
+        if kind == "session":
+            return [ids.session_workflow(await self._full(rest))]
+        if kind == "turn" or rest.isdigit():
+            return [ids.turn_workflow(await self._full(rest if kind == "turn" else target))]
+        if slash:
+            return [target]
+        session = (await self.find_session(target)).id
+        turns = await self.turns(session)
+        return [ids.session_workflow(session), *(ids.turn_workflow(turn.id) for turn in turns)]
+
     async def find_approval(self, prefix: str) -> ApprovalRow:
         """By a beginning of the id that is unique."""
         found = await self.store.approvals.find(prefix if prefix.startswith("ap_") else f"ap_{prefix}", 2)
@@ -307,16 +326,23 @@ async def open_client(
 
 async def _doorbell(settings: Settings, needed: bool) -> Doorbell | None:
     from workflows.doorbell import TemporalDoorbell  # half a second that readers of rows do not spend
+
+    try:
+        return TemporalDoorbell(await connected(settings), settings)
+    except Unavailable:
+        if needed:
+            raise
+        return None
+
+
+async def connected(settings: Settings) -> "TemporalClient":
+    """Raises `Unavailable`, also when the server does not answer in time."""
     from workflows.wire import connect
 
     try:
         async with asyncio.timeout(CONNECT_S):
-            return TemporalDoorbell(await connect(settings), settings)
-    except (Unavailable, TimeoutError) as fault:
-        if needed:
-            if isinstance(fault, Unavailable):
-                raise
-            raise Unavailable(
-                "the Temporal server does not answer", "is it overloaded or still starting?"
-            ) from fault
-        return None
+            return await connect(settings)
+    except TimeoutError as fault:
+        raise Unavailable(
+            "the Temporal server does not answer", "is it overloaded or still starting?"
+        ) from fault

@@ -18,7 +18,7 @@ from tests.requirements import requirement
 from tests.system import scenario, step
 
 COMMANDS = (
-    "run", "send", "stop", "sessions", "events", "worker", "dev", "demo", "help", "approvals list", "approvals show",
+    "run", "send", "stop", "sessions", "events", "replay", "worker", "dev", "demo", "help", "approvals list", "approvals show",
     "approvals approve", "approvals deny", "agents list", "agents validate", "db upgrade", "inspect chain",
 )  # fmt: skip
 
