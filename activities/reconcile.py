@@ -41,7 +41,7 @@ class ReconcileActivities:
         """One pass; each repair may be repeated."""
         repairs = Repairs(
             rung=await self._ring_untaken(),
-            woken=await self._wake_decided(),
+            woken=await self._wake_unheard(),
             settled=await self._settle_closed(),
         )
         if repairs != Repairs():
@@ -54,9 +54,11 @@ class ReconcileActivities:
             await self._doorbell.ring(session)
         return len(sessions)
 
-    async def _wake_decided(self) -> int:
+    async def _wake_unheard(self) -> int:
+        """Of a verdict, a subagent's result, or a stop."""
         turns = await self._store.approvals.undelivered(DECIDED_AGE, BATCH)
         turns += await self._store.runs.unheard(DECIDED_AGE, BATCH)
+        turns += await self._store.turns.stopping(BATCH)
         for turn in turns:
             await self._doorbell.wake(turn)
         return len(turns)

@@ -262,6 +262,9 @@ class Turns(Protocol):
         With it the run ends when nothing more can come of it, and a subagent's result goes to its parent.
         """
 
+    async def stopping(self, limit: int) -> list[str]:
+        """Turns that run although a stop was accepted; most of them are just about to hear of it."""
+
     async def running_since(self, older_than: timedelta, limit: int) -> list[str]:
         """Turns to look after, the longest unchecked first; asking marks them as checked."""
 

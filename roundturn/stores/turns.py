@@ -92,6 +92,11 @@ class SqlTurns:
         end_if_over(tx, row.run, state, reason, turn, closing)
         return Finished(first=True, wakeups=closing.write(tx))
 
+    @reading
+    def stopping(self, tx: Tx, limit: int) -> list[str]:
+        query = select(turns.c.id).where(turns.c.state == "running", turns.c.stop_origin.is_not(None))
+        return list(tx.execute(query.order_by(turns.c.started_at).limit(limit)).scalars())
+
     @writing
     def running_since(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
         at = now(tx)

@@ -205,6 +205,15 @@ async def test_a_turn_shows_what_the_model_said_last(store: Store) -> None:
     assert row.text == "second"
 
 
+async def test_a_turn_that_runs_on_after_a_stop_is_found_until_it_has_ended(store: Store) -> None:
+    stopped, _ = [await scene.running_turn(store) for _ in range(2)]
+    assert await store.turns.stopping(10) == []
+    await store.turns.request_stop(stopped, "ada")
+    assert await store.turns.stopping(10) == [stopped]
+    await store.turns.finish(stopped, "cancelled", "", 1)
+    assert await store.turns.stopping(10) == []
+
+
 async def test_turns_that_run_are_looked_after_in_turn(store: Store) -> None:
     first, second = [await scene.running_turn(store) for _ in range(2)]
     assert await store.turns.running_since(timedelta(hours=1), 10) == []
