@@ -19,11 +19,13 @@ from tests.system import TemporalServer, open_system
 
 
 async def record(stage: Stage, folder: Path) -> Mapping[str, WorkflowHistory]:
-    folder.mkdir()
+    (folder / "agents").mkdir(parents=True)
+    for name, definition in stage.agents.items():
+        (folder / "agents" / f"{name}.md").write_text(definition)
     server = TemporalServer(folder, *stage.dynamic)
     await asyncio.to_thread(server.start)
     try:
-        settings = {**SETTINGS, "task_queue": "recorded", **stage.settings}
+        settings = {**SETTINGS, "task_queue": "recorded", "agents_dir": folder / "agents", **stage.settings}
         async with open_system(folder / "home", server, list(stage.scenarios), **settings) as s:
             played = await perform(stage, s)
             runs = {name: await fetch(s.temporal, workflow) for name, workflow in played.items()}

@@ -30,13 +30,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class Stage:
-    """A system with its server and worker, and what is played on it, all at once."""
+    """A system with its server and worker, and what is played on it, all at once.
+
+    `dynamic` is for the server; `agents` are definitions by name, beside those of the product.
+    """
 
     name: str
     scenes: tuple[Scene, ...]
     scenarios: tuple[dict[str, Any], ...]
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: tuple[str, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 async def ended(s: System, text: str) -> str:
@@ -213,6 +217,52 @@ async def continued_between_turns(s: System) -> Sequence[str]:
     return [workflow]
 
 
+async def with_subagents(s: System) -> Sequence[str]:
+    """Two in the background: the turn ends, their results come back in another one of the same session."""
+    session = await s.session()
+    turn = await s.send("delegates", session)
+    await run_ended(s, turn)
+    (first, *_) = await s.client.store.runs.children(turn)
+    for each in (session, first.session):
+        await s.workflow_closed(ids.session_workflow(each))
+    delivered = (await s.client.store.turns.of_run(turn))[-1].id
+    return (
+        ids.turn_workflow(turn),
+        ids.turn_workflow(delivered),
+        ids.session_workflow(session),
+        ids.session_workflow(first.session),
+    )
+
+
+async def run_ended(s: System, run: str) -> None:
+    async def ended_at() -> bool:
+        row = await s.client.store.runs.read(run)
+        return row is not None and row.ended_at is not None
+
+    await until(ended_at, f"the end of the run {run}")
+
+
+async def waits_for_a_subagent(s: System) -> Sequence[str]:
+    turn = await s.send("waits-for-a-subagent")
+    await run_ended(s, turn)
+    return [ids.turn_workflow(turn)]
+
+
+async def still_delegating(s: System) -> Sequence[str]:
+    turn = await s.send("still-delegating")
+    await until(lambda: any("note_once a" in line for line in s.effects()), "the subagent at its gate")
+    await waiting(s, turn)
+    return [ids.turn_workflow(turn)]
+
+
+def spawned(task: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "spawn_subagent", {"agent": "helper", "task": task, **more}
+
+
+AGENTS = {
+    "assistant": '+++\nname = "assistant"\ntier = "chat"\nsubagents = ["helper"]\n+++\nDelegate.\n',
+    "helper": '+++\nname = "helper"\ndescription = "Looks things up."\n+++\nLook things up.\n',
+}
 PLAIN = (scenario("plain-answer", DONE), scenario("still-waiting", step(PURE, ONCE, ASKED), DONE))
 ASKING = ("approved", "denied", "approved-by-signal", "stopped-while-waiting")
 STAGES = (
@@ -267,6 +317,30 @@ STAGES = (
         ),
         (*PLAIN, scenario("many-steps", *[step(ONCE)] * 4, DONE)),
         dynamic=("limit.historyCount.suggestContinueAsNew=20",),
+    ),
+    Stage(
+        "delegating",
+        (
+            Scene(
+                (
+                    "turn-with-subagents",
+                    "turn-of-delivered-results",
+                    "session-with-subagents",
+                    "session-of-a-subagent",
+                ),
+                with_subagents,
+            ),
+            Scene(("turn-waits-for-a-subagent",), waits_for_a_subagent),
+            Scene(("turn-still-delegating",), still_delegating),
+        ),
+        (
+            scenario("delegates", step(spawned("look"), spawned("look")), DONE, DONE),
+            scenario("waits-for-a-subagent", step(spawned("look", blocking=True)), DONE),
+            scenario("still-delegating", step(spawned("stay", blocking=True)), DONE),
+            scenario("look", step(PURE), DONE),
+            scenario("stay", step(("note_once", {"text": "a", "gate": "never"}))),
+        ),
+        agents=AGENTS,
     ),
 )  # fmt: skip
 SETTINGS = {"policy": {"ask": [ASKED[0]], "allow": ["*"]}}
