@@ -39,6 +39,9 @@ from workflows.wire import WORKFLOWS
 # A locked store fails a local activity soon; its retry policy waits on (design section 3).
 CONTROL_BUSY_S = 1.0
 TOOLS_GROUP = "roundturn.tools"
+# Kept in memory to be gone on with at once, about 85 KB each. A running turn and its session are two, and no more
+# turns run at once than the worker has activity slots (100); whoever waits for a person beyond that is replayed.
+CACHED_WORKFLOWS = 500
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ async def build_workers(
                 task_queue=settings.task_queue,
                 workflows=WORKFLOWS,
                 activities=[method for owner in owners for method in activity_methods(owner)],
+                max_cached_workflows=CACHED_WORKFLOWS,
                 sticky_queue_schedule_to_start_timeout=sticky,
                 graceful_shutdown_timeout=drain,
             ),
