@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check bench requirements
+.PHONY: help demo dev test scale check bench requirements
 
 BIN := .venv/bin
 READY := .venv/ready
@@ -22,6 +22,9 @@ dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
 
 test: $(READY) ## the whole test-suite; ARGS='-k approval' narrows it
 	$(BIN)/python -m pytest -n 3 $(ARGS)
+
+scale: $(READY) ## tests/scale in full size, with its figures, about half an hour; ARGS='-k pending' narrows it
+	TEST_SCALE=full $(BIN)/python -m pytest -s tests/scale $(ARGS)
 
 check: $(READY) ## lint, format, types, import contracts
 	$(BIN)/ruff check .
