@@ -1,46 +1,49 @@
 """A session's transcript as far as it can no longer change is read and put into the wire shape once in a process."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from activities.recent import Recent
 from roundturn import ids
-from roundturn.context import request_messages, transcript_messages
+from roundturn.context import encoded_messages, request_messages
 from roundturn.store import Conversation, OpenStep
 
-KEPT_SESSIONS = 256
+KEPT_BYTES = 64 * 2**20  # of all sessions; a talk that fills a model's window is about one MiB
+OWN_BYTES = 1024  # of an entry without its text
 
 
-@dataclass
+@dataclass(frozen=True)
 class Settled:
-    """The messages of a session's transcript up to entry `seq` of `generation`, in the wire shape."""
+    """A session's transcript up to entry `seq` of `generation`, as `request_messages` takes it."""
 
     generation: int = -1
     seq: int = 0
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    encoded: bytes = b""
 
 
 class Transcripts:
-    """Transcript rows are never changed inside a generation, so that only what came after is read (design section 4)."""
+    """Transcript rows are never changed inside a generation, so that only what came after is read (design section 4).
 
-    def __init__(self) -> None:
-        self._kept: Recent[str, Settled] = Recent(KEPT_SESSIONS)
+    A step costs what is new in it; of what was there before only bytes are copied.
+    """
+
+    def __init__(self, room_bytes: int = KEPT_BYTES) -> None:
+        self._kept: Recent[str, Settled] = Recent(room_bytes, lambda kept: OWN_BYTES + len(kept.encoded))
 
     def known(self, session: str) -> Settled:
         return self._kept.get(session) or Settled()
 
-    def heard(self, opened: OpenStep, known: Settled, prompt: str) -> list[dict[str, Any]]:
+    def heard(self, opened: OpenStep, known: Settled, prompt: str) -> bytes:
         """The request's messages: what was known and the news. Raises `BrokenPairing`."""
-        settled = known if known.generation == opened.generation else Settled(opened.generation)
+        before = known if known.generation == opened.generation else Settled(opened.generation)
         news = opened.news
         settled = Settled(
             generation=opened.generation,
-            seq=news.entries[-1].seq if news.entries else settled.seq,
-            messages=[*settled.messages, *transcript_messages(news.entries, news.results)],
+            seq=news.entries[-1].seq if news.entries else before.seq,
+            encoded=before.encoded + encoded_messages(news.entries, news.results),
         )
         if _settled(news):
             self._kept.keep(opened.session, settled)
-        return request_messages(prompt, settled.messages)
+        return request_messages(prompt, settled.encoded)
 
 
 def _settled(news: Conversation) -> bool:

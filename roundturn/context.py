@@ -16,11 +16,20 @@ class BrokenPairing(RoundturnError):
     """A request would hold a call without its result or a result without its call: a defect of ours."""
 
 
-def request_messages(prompt: str, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of one request: the prompt and the transcript. Raises `BrokenPairing`."""
-    whole: list[dict[str, Any]] = [{"role": "system", "content": prompt}, *messages]
-    check_pairing(whole)
-    return whole
+def request_messages(prompt: str, encoded: bytes) -> bytes:
+    """The messages of one request as a JSON array: the prompt, then what `encoded_messages` gave, in order."""
+    system = dump({"role": "system", "content": prompt}).encode()
+    return b"".join((b"[", system, encoded, b"]"))
+
+
+def encoded_messages(entries: Sequence[Entry], results: Mapping[str, str]) -> bytes:
+    """A part of a transcript for `request_messages`, each message behind a comma; whole entries, so that parts join.
+
+    Raises `BrokenPairing`.
+    """
+    messages = transcript_messages(entries, results)
+    check_pairing(messages)
+    return b"".join(b"," + dump(message).encode() for message in messages)
 
 
 def transcript_messages(entries: Sequence[Entry], results: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -9,10 +9,13 @@ from roundturn.message import Reply
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """`messages` and `tools` are in the wire shape of chat completions, in a fixed order (P92)."""
+    """`messages` and `tools` are in the wire shape of chat completions, in a fixed order (P92).
+
+    `messages` is the JSON array itself: a long talk is put into bytes once, not at every step of it.
+    """
 
     model: str
-    messages: Sequence[dict[str, Any]]
+    messages: bytes
     tools: Sequence[dict[str, Any]]
 
 

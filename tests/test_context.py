@@ -12,9 +12,9 @@ from roundturn import ids
 from roundturn.context import (
     BrokenPairing,
     check_pairing,
+    encoded_messages,
     entry_messages,
     request_messages,
-    transcript_messages,
     wire_arguments,
     wire_name,
 )
@@ -90,7 +90,7 @@ def strictly_valid(messages: list[dict[str, Any]]) -> None:
 @given(histories())
 def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Entry], dict[str, str]]) -> None:
     entries, results = history
-    messages = request_messages("prompt", transcript_messages(entries, results))
+    messages = json.loads(request_messages("prompt", encoded_messages(entries, results)))
     strictly_valid(messages)
     said = [message["content"] for message in messages if message["role"] == "user"]
     assert said == [entry.text for entry in entries if entry.role != "assistant"]
@@ -107,10 +107,10 @@ def test_any_history_with_any_results_is_a_valid_request(history: tuple[list[Ent
 @given(histories())
 def test_a_longer_history_only_appends(history: Any) -> None:
     entries, results = history
-    whole = request_messages("prompt", transcript_messages(entries, results))
+    whole = encoded_messages(entries, results)
     for kept in range(len(entries) + 1):
-        part = request_messages("prompt", transcript_messages(entries[:kept], results))
-        assert whole[: len(part)] == part
+        part = encoded_messages(entries[:kept], results)
+        assert part + encoded_messages(entries[kept:], results) == whole
 
 
 def assistant(*calls: AskedCall, said: str = "") -> Entry:

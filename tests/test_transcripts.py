@@ -1,6 +1,8 @@
 """What activities keep of a transcript is never more than what can no longer change."""
 
-from activities.transcripts import KEPT_SESSIONS, Transcripts
+import json
+
+from activities.transcripts import Transcripts
 from roundturn.message import AskedCall, Entry
 from roundturn.store import Conversation, OpenStep
 from tests.requirements import requirement
@@ -41,14 +43,30 @@ def test_a_call_without_its_result_is_not_kept() -> None:
 def test_another_generation_begins_anew() -> None:
     transcripts = Transcripts()
     transcripts.heard(opened([entry(1), entry(2)], {}), transcripts.known("s_x"), "prompt")
-    messages = transcripts.heard(opened([entry(1)], {}, generation=1), transcripts.known("s_x"), "prompt")
-    assert [message["content"] for message in messages] == ["prompt", "text 1"]
+    sent = transcripts.heard(opened([entry(1)], {}, generation=1), transcripts.known("s_x"), "prompt")
+    assert [message["content"] for message in json.loads(sent)] == ["prompt", "text 1"]
     assert transcripts.known("s_x").generation == 1
 
 
-def test_only_the_most_recent_transcripts_are_kept() -> None:
+@requirement("P104")
+def test_a_request_is_the_prompt_and_the_talk_whatever_was_known_of_it() -> None:
     transcripts = Transcripts()
-    for n in range(KEPT_SESSIONS + 1):
-        transcripts.heard(opened([entry(1)], {}, session=f"s_{n}"), transcripts.known(f"s_{n}"), "prompt")
-    assert transcripts.known("s_0").seq == 0
-    assert transcripts.known(f"s_{KEPT_SESSIONS}").seq == 1
+    for seq in (1, 2, 3):
+        sent = transcripts.heard(opened([entry(seq)], {}), transcripts.known("s_x"), f"prompt {seq}")
+        contents = [message["content"] for message in json.loads(sent)]
+        assert contents == [f"prompt {seq}", *(f"text {n}" for n in range(1, seq + 1))]
+
+
+def test_what_is_kept_of_all_sessions_is_bounded_in_bytes_and_the_oldest_go_first() -> None:
+    transcripts = Transcripts(room_bytes=100_000)
+    for n in range(20):
+        talk = [entry(1).model_copy(update={"text": "x" * 10_000})]
+        transcripts.heard(opened(talk, {}, session=f"s_{n}"), transcripts.known(f"s_{n}"), "prompt")
+    kept = [transcripts.known(f"s_{n}").seq == 1 for n in range(20)]
+    assert kept == [False] * 11 + [True] * 9
+
+
+def test_a_talk_larger_than_all_the_room_is_still_known_at_its_next_step() -> None:
+    transcripts = Transcripts(room_bytes=100)
+    transcripts.heard(opened([entry(1)], {}), transcripts.known("s_x"), "prompt")
+    assert transcripts.known("s_x").seq == 1

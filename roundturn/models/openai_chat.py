@@ -3,12 +3,13 @@
 import asyncio
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, AsyncStream, OpenAIError
 
 from roundturn.errors import ConfigurationError, ModelUnavailable
+from roundturn.jsontext import dump
 from roundturn.message import Reply
 from roundturn.model import ModelRequest
 from roundturn.models.openai_failure import failure, failure_in_body, plain
@@ -39,14 +40,16 @@ class OpenAIChat:
         reader = ReplyReader()
         try:
             # SDK objects and its walk over typed messages would cost more than the rest of a step: the
-            # history goes out in `extra_body`, untouched, and the answer is parsed by us.
-            async with self._client.chat.completions.with_streaming_response.create(
-                model=request.model,
-                messages=[],
-                stream=self._stream,
-                extra_body=self._body(request),
-            ) as response:
-                await _read(response.http_response, reader)
+            # history goes out as the bytes it came in, and the answer is parsed by us.
+            response = await self._client.post(
+                "/chat/completions",
+                content=self._body(request),
+                cast_to=httpx2.Response,
+                stream=True,  # of the HTTP body, whatever the endpoint was asked for
+                stream_cls=AsyncStream[Any],
+            )
+            async with aclosing(cast(httpx2.Response, response)) as opened:
+                await _read(opened, reader)
         except APIStatusError as fault:
             told = failure(
                 fault.status_code, fault.body, fault.response.headers, self._key, datetime.now(UTC)
@@ -62,13 +65,13 @@ class OpenAIChat:
     async def close(self) -> None:
         await self._client.close()
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {"messages": request.messages}
+    def _body(self, request: ModelRequest) -> bytes:
+        options: dict[str, Any] = {"model": request.model, "stream": self._stream}
         if request.tools:  # an empty list is refused
-            body["tools"] = request.tools
+            options["tools"] = request.tools
         if self._stream:
-            body["stream_options"] = {"include_usage": True}
-        return body
+            options["stream_options"] = {"include_usage": True}
+        return b"".join((dump(options).encode()[:-1], b',"messages":', request.messages, b"}"))
 
     def _connection_detail(self, fault: Exception) -> str:
         cause = fault.__cause__ if isinstance(fault, APIConnectionError) and fault.__cause__ else fault

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from roundturn.jsontext import dump
 from roundturn.message import Reply
 from roundturn.model import ModelRequest
 from roundturn.models.openai_chat import OpenAIChat
@@ -47,4 +48,5 @@ def say(server: ScriptedServer, chat: OpenAIChat, name: str) -> Say:
 
 def ask(text: str, *later: dict[str, Any], **options: Any) -> ModelRequest:
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": text}, *later]
-    return ModelRequest(model="m", messages=messages, tools=options.pop("tools", ()), **options)
+    encoded = dump(messages).encode()
+    return ModelRequest(model="m", messages=encoded, tools=options.pop("tools", ()), **options)
