@@ -114,14 +114,13 @@ class SqlApprovals:
             approvals.c.decided_at <= before
         )
         lapsed = (approvals.c.state == "pending") & (approvals.c.expires_at <= before)
-        query = (
-            select(approvals.c.turn)
+        # From the turns that run: what was answered in earlier ones piles up, and is not read again at every pass.
+        held_back = (
+            select(approvals.c.id)
             .join(tool_calls, tool_calls.c.id == approvals.c.call)
-            .join(turns, turns.c.id == approvals.c.turn)
-            .where(tool_calls.c.status == "suspended", turns.c.state == "running", or_(decided, lapsed))
-            .distinct()
-            .limit(limit)
+            .where(approvals.c.turn == turns.c.id, tool_calls.c.status == "suspended", or_(decided, lapsed))
         )
+        query = select(turns.c.id).where(turns.c.state == "running", held_back.exists()).limit(limit)
         return list(tx.execute(query).scalars())
 
     @reading
