@@ -2,7 +2,7 @@
 
 import asyncio
 import statistics
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,11 +46,16 @@ async def in_parallel(work: Iterable[Awaitable[T]]) -> list[T]:
     return await asyncio.gather(*(one(each) for each in work))
 
 
-async def wait_for_people(s: System, pending: int, more: int) -> list[str]:
-    """Starts `more` sessions beside the `pending` ones and returns their turns once all of them wait."""
-    turns = await in_parallel(s.send("wait") for _ in range(more))
-    await open_approvals(s, pending + more)
-    return turns
+async def weigh_while_they_wait(
+    s: System, worker: WorkerProcess, marks: Sequence[int]
+) -> tuple[list[Weighed], list[str]]:
+    """Before anybody waits and at each mark, with ever more sessions that wait; and their turns."""
+    weighed, turns = [await weigh(s, worker, 0)], list[str]()
+    for mark in marks:
+        turns += await in_parallel(s.send("wait") for _ in range(mark - len(turns)))
+        await open_approvals(s, mark)
+        weighed.append(await weigh(s, worker, mark))
+    return weighed, turns
 
 
 async def open_approvals(s: System, count: int) -> list[ApprovalRow]:

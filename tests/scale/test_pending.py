@@ -5,7 +5,15 @@ import time
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.scale.figures import rss_mib, tell
-from tests.scale.pending import ASKS, SCENARIOS, Weighed, in_parallel, open_approvals, wait_for_people, weigh
+from tests.scale.pending import (
+    ASKS,
+    SCENARIOS,
+    Weighed,
+    in_parallel,
+    open_approvals,
+    weigh,
+    weigh_while_they_wait,
+)
 from tests.scale.size import FULL, LIMIT_S, size
 from tests.system import System
 
@@ -23,11 +31,7 @@ async def test_sessions_that_wait_for_people_cost_their_worker_nothing_and_go_on
 ) -> None:
     s = await system(*SCENARIOS, **ASKS)
     worker = await s.start_worker()
-    weighed = [await weigh(s, worker, 0)]
-    turns: list[str] = []
-    for mark in MARKS:
-        turns += await wait_for_people(s, len(turns), mark - len(turns))
-        weighed.append(await weigh(s, worker, mark))
+    weighed, turns = await weigh_while_they_wait(s, worker, MARKS)
     await approve_all(s)
     await open_approvals(s, WAITING)  # each went on, and asks for its second call
     tell(f"all went on and wait again: worker {rss_mib(worker.pid):.1f} MiB")
