@@ -7,7 +7,7 @@ import pytest
 from tests.scale.size import size
 from tests.system import TemporalServer
 
-EVENTS = size(100, 1000)
+EVENTS = size(60, 1000)
 
 
 @pytest.fixture(scope="session")

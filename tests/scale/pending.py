@@ -24,7 +24,7 @@ SCENARIOS = (
     scenario("quick", step(("note_brief", {"text": "look"})), step(text="done")),
 )
 AT_ONCE = 24
-SAMPLES = size(3, 15)
+SAMPLES = size(1, 15)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tests.scale.pace import assert_it_keeps_pace, pace
 from tests.scale.size import FULL, LIMIT_S, PRODUCTION, size
 from tests.system import TemporalServer, scenario, step
 
-TURNS = size(24, 500)
+TURNS = size(16, 500)
 ROOM_MIB = 12.0
 SLOWER = 1.5  # in CPU of the worker for one turn
 

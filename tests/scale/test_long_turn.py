@@ -10,7 +10,7 @@ from tests.scale.pace import assert_it_keeps_pace, pace
 from tests.scale.size import FULL, LIMIT_S, PRODUCTION, size
 from tests.system import TemporalServer
 
-STEPS = size(40, 2000)
+STEPS = size(24, 2000)
 ROOM_MIB = 16.0  # the talk is half a megabyte at the end; some copies of it are on their way at once
 SLOWER = 1.5  # in CPU of the worker for one step: the request itself is half a megabyte longer
 

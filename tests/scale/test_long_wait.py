@@ -9,7 +9,7 @@ from tests.scale.size import LIMIT_S, PRODUCTION, size
 from tests.system import System, TemporalServer, scenario, step, until
 from workflows.turn import Turn
 
-WAKES = size(120, 1000)
+WAKES = size(80, 1000)
 
 
 @requirement("Q-04", "Q-02", "P107", "P48")
