@@ -8,6 +8,10 @@ from tests.conftest import OpenSystem
 from tests.postgresql import PostgresServer
 from tests.system import System, TemporalServer
 
+# Tests in which the store has no part, or which are about a file: run once, they keep the suite short.
+on_sqlite = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+on_postgresql = pytest.mark.parametrize("store_kind", ["postgresql"], indirect=True)
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_kind(request: pytest.FixtureRequest) -> str:

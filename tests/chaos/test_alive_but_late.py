@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from tests import rows
+from tests.chaos.conftest import on_sqlite
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import scenario, step, until
@@ -68,7 +69,7 @@ async def test_an_owner_that_wakes_after_its_lease_cannot_overwrite_the_honest_u
 
 
 @requirement("P117")
-@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)  # a lock on the whole file
+@on_sqlite
 @pytest.mark.parametrize("when", ["at the model's reply", "at the tool's result"])
 async def test_a_store_locked_for_three_seconds_is_waited_for(system: OpenSystem, when: str) -> None:
     model = when == "at the model's reply"
@@ -99,6 +100,7 @@ async def test_a_store_locked_for_three_seconds_is_waited_for(system: OpenSystem
 
 
 @requirement("P113")
+@on_sqlite
 @pytest.mark.parametrize("tool", ["note_once", "note_keyed", "note_pure", "model"])
 async def test_sigterm_hands_work_on_and_is_never_taken_for_a_stop(system: OpenSystem, tool: str) -> None:
     first = (
@@ -131,6 +133,7 @@ async def test_sigterm_hands_work_on_and_is_never_taken_for_a_stop(system: OpenS
 
 
 @requirement("P113")
+@on_sqlite
 async def test_a_tool_that_ends_within_the_drain_keeps_its_result(system: OpenSystem) -> None:
     s = await system(
         scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}"))

@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.chaos.conftest import on_sqlite
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, TemporalServer, WorkerProcess, scenario, step, until
 
+pytestmark = on_sqlite  # what Temporal's death does is the same on both stores
 NOTE = ("note_once", {"text": "a", "gate": "open"})
 
 

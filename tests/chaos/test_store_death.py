@@ -20,12 +20,18 @@ def store_kind() -> str:
     return "postgresql"
 
 
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """One of this test's own: nobody else is hurt by its death."""
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def server(own_server: PostgresServer) -> PostgresServer:
+    """One of this file's own, so that nobody else is hurt by its death; running, whatever the last test left."""
+    own_server.start()
+    return own_server
 
 
 async def out(server: PostgresServer, how: str) -> None:

@@ -4,11 +4,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from itertools import pairwise
 
-import pytest
 from sqlalchemy import text
 
 from gateway.client import open_client
 from tests import rows
+from tests.chaos.conftest import on_postgresql
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import scenario, step, until
@@ -17,7 +17,7 @@ SESSIONS, SENDERS = 12, 3
 
 
 @requirement("Q-01", "P119", "J-20")
-@pytest.mark.parametrize("store_kind", ["postgresql"], indirect=True)  # workers on several hosts need it
+@on_postgresql
 async def test_many_sessions_on_two_workers_one_of_which_dies_are_handled_once_and_in_order(
     system: OpenSystem,
 ) -> None:
