@@ -1,15 +1,32 @@
 """One database behind all ports: short transactions, a write lock taken at the start, a locked store waited for."""
 
 import asyncio
+import sqlite3
+import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, select, type_coerce
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    create_engine,
+    event,
+    make_url,
+    select,
+    type_coerce,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -27,9 +44,8 @@ Tx = Connection
 R = TypeVar("R")
 
 READERS = 4
-IDLE_S = (
-    5  # a transaction takes milliseconds; one that stands still belongs to a frozen process or a lost host
-)
+IDLE_S = 5  # a transaction takes milliseconds; one that stands still is a frozen process's or a lost host's
+MOST_TOGETHER = 32  # writes in one transaction: other processes wait for its end
 LONGEST_BUSY_S = 0.5  # a thread that waits in SQLite hears nothing; between two waits it learns that we close
 
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
@@ -127,12 +143,19 @@ def reading(
     return run
 
 
+_Write = tuple[Callable[[Tx], Any], Future[Any]]
+
+
 class _SqliteThreads:
-    """One thread writes, since SQLite lets one writer in and its queue is fair; a few read beside it."""
+    """One thread writes, since SQLite lets one writer in; a few read beside it. Each keeps its connection.
+
+    Writes that wait go into one transaction: a commit flushes the disk, and that costs more than most writes.
+    """
 
     def __init__(self, url: URL, busy_s: float) -> None:
         self._busy_s = busy_s
         self._closing = False
+        self._waiting: deque[_Write] = deque()
         self._writer = ThreadPoolExecutor(1, "store-write")
         self._readers = ThreadPoolExecutor(READERS, "store-read")
         self._engine = create_engine(
@@ -141,24 +164,70 @@ class _SqliteThreads:
             connect_args={"timeout": min(busy_s, LONGEST_BUSY_S), "check_same_thread": False},
         )
         _prepare_sqlite(self._engine)
+        self._kept = threading.local()
+        self._opened: list[Connection] = []
 
     async def run(self, work: Callable[[Tx], R], *, write: bool) -> R:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._writer if write else self._readers, self._transact, work, write
-        )
+        if self._closing:
+            raise RuntimeError("the store is closed")
+        if not write:
+            reading = asyncio.get_running_loop().run_in_executor(self._readers, self._transact, work, False)
+            return await reading
+        written: Future[R] = Future()
+        self._waiting.append((work, written))
+        self._writer.submit(self._write_waiting)
+        return await asyncio.wrap_future(written)
+
+    def _write_waiting(self) -> None:
+        """One transaction for those that wait; every write has asked for one, and finds itself done by another's."""
+        group = self._next_group()
+        if not group:
+            return
+        try:
+            done = self._transact(lambda tx: _together(tx, [work for work, _ in group]), True)
+        except BaseException as fault:  # noqa: BLE001 - nothing of the group is written, and each hears why
+            done = [_Failed(fault)] * len(group)
+        for (_, written), outcome in zip(group, done, strict=True):
+            if isinstance(outcome, _Failed):
+                written.set_exception(outcome.fault)
+            else:
+                written.set_result(outcome)
+
+    def _next_group(self) -> list[_Write]:
+        """In their order, without those whose caller has gone."""
+        group: list[_Write] = []
+        while self._waiting and len(group) < MOST_TOGETHER:
+            work, written = self._waiting.popleft()
+            if written.set_running_or_notify_cancel():
+                group.append((work, written))
+        return group
 
     def _transact(self, work: Callable[[Tx], R], write: bool) -> R:
         end = time.monotonic() + self._busy_s
         while True:
             begun = False
             try:
-                with self._engine.connect() as tx, tx.execution_options(roundturn_write=write).begin():
+                with self._connection(write) as tx, tx.begin():
                     begun = write  # from here on a write is not repeated: its commit may be what failed
                     return work(tx)
             except OperationalError as fault:
                 if begun or not _locked(fault) or self._closing or time.monotonic() >= end:
                     raise
+
+    @contextmanager
+    def _connection(self, write: bool) -> Iterator[Connection]:
+        """This thread's own, opened at its first use; one on which something failed is not used again."""
+        tx: Connection | None = getattr(self._kept, "connection", None)
+        if tx is None:
+            tx = self._kept.connection = self._engine.connect().execution_options(roundturn_write=write)
+            self._opened.append(tx)
+        try:
+            yield tx
+        except DBAPIError:
+            self._kept.connection = None
+            self._opened.remove(tx)
+            tx.close()
+            raise
 
     async def close(self) -> None:
         self._closing = True
@@ -167,7 +236,38 @@ class _SqliteThreads:
     def _shut(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
+        for connection in self._opened:
+            connection.close()
         self._engine.dispose()
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """In the place of a result: why this one of the group was taken back."""
+
+    fault: BaseException
+
+
+def _together(tx: Tx, works: Sequence[Callable[[Tx], Any]]) -> list[Any]:
+    """Each in a savepoint of its own, so that one that fails takes back nothing but itself; alone it needs none."""
+    if len(works) == 1:
+        return [works[0](tx)]
+    return [_apart(tx, work) for work in works]
+
+
+def _apart(tx: Tx, work: Callable[[Tx], Any]) -> Any:
+    driver: Any = tx.connection.dbapi_connection
+    driver.execute("SAVEPOINT apart")
+    try:
+        result = work(tx)
+    except Exception as fault:
+        if not driver.in_transaction:  # the disk failed, and SQLite has taken back the whole group
+            raise
+        driver.execute("ROLLBACK TO apart")
+        driver.execute("RELEASE apart")
+        return _Failed(fault)
+    driver.execute("RELEASE apart")
+    return result
 
 
 class _Async:
@@ -213,7 +313,7 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: Any, fault: BaseException | None, _trace: Any) -> None:
-        if not isinstance(fault, DBAPIError | OSError | PoolTimeout):
+        if not isinstance(fault, DBAPIError | sqlite3.Error | OSError | PoolTimeout):
             return
         said = str(getattr(fault, "orig", fault))
         state = getattr(getattr(fault, "orig", None), "sqlstate", None) or ""
@@ -233,7 +333,7 @@ class _translated:
         if said.startswith(("no such", "near ")):
             return  # a statement that does not fit the tables is a defect, however often it is tried
         if (
-            isinstance(fault, OperationalError | OSError | PoolTimeout)
+            isinstance(fault, OperationalError | sqlite3.OperationalError | OSError | PoolTimeout)
             or getattr(fault, "connection_invalidated", False)
             or state.startswith(PASSING)
             or CHANGED_PLAN in said
@@ -264,12 +364,20 @@ def _prepare_sqlite(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
+NOW = select(type_coerce(now_ms(), UtcMillis))
+
+
 def now(tx: Tx) -> datetime:
     """The database's clock."""
-    found: datetime = tx.execute(select(type_coerce(now_ms(), UtcMillis))).scalar_one()
+    found: datetime = tx.execute(NOW).scalar_one()
     return found
 
 
-def insert(tx: Tx, table: Table) -> sqlite.Insert | postgresql.Insert:
+def insert(tx: Tx, table: Table) -> sqlite_dialect.Insert | postgresql.Insert:
     """An INSERT with ON CONFLICT, which both dialects know and SQLAlchemy's common one does not."""
-    return sqlite.insert(table) if tx.dialect.name == "sqlite" else postgresql.insert(table)
+    return sqlite_dialect.insert(table) if tx.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def each_dialect(build: Callable[[Any], Executable]) -> dict[str, Executable]:
+    """One INSERT with ON CONFLICT, built once for each dialect from its own `insert`; found by `tx.dialect.name`."""
+    return {"sqlite": build(sqlite_dialect.insert), "postgresql": build(postgresql.insert)}

@@ -2,10 +2,26 @@
 
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, Select, bindparam, select
 
 from roundturn.stores.engine import Tx
 from roundturn.stores.tables import sessions, turns
+
+STANDING: Select[Any] = (
+    select(
+        turns.c.run,
+        turns.c.session,
+        turns.c.generation,
+        turns.c.state,
+        turns.c.stop_origin,
+        sessions.c.generation.label("current"),
+        sessions.c.snapshot,
+        sessions.c.action_dir,
+    )
+    .join(sessions, sessions.c.id == turns.c.session)
+    .where(turns.c.id == bindparam("turn"))
+)
+HOLD = select(turns.c.id).where(turns.c.id == bindparam("turn")).with_for_update(key_share=True)
 
 
 class Fence:
@@ -21,6 +37,7 @@ class Fence:
         self.session: str = row.session if row else ""
         self.generation: int = row.generation if row else -1
         self.snapshot: str = (row.snapshot or "") if row else ""
+        self.action_dir: str = row.action_dir if row else ""
         self.stop_origin: str | None = row.stop_origin if row else None
         self.running = row is not None and row.state == "running" and row.generation == row.current
         self.may_begin = self.running and self.stop_origin is None
@@ -30,10 +47,5 @@ def fence(tx: Tx, turn: str, *, lock: bool = True) -> Fence:
     """Locks the turn's row first, before ledger, approvals and counter (the lock order)."""
     if lock and tx.dialect.name == "postgresql":
         # By itself: a statement that waits for a lock sees other tables as they were before it waited.
-        tx.execute(select(turns.c.id).where(turns.c.id == turn).with_for_update(key_share=True))
-    query = (
-        select(turns, sessions.c.generation.label("current"), sessions.c.snapshot)
-        .join(sessions, sessions.c.id == turns.c.session)
-        .where(turns.c.id == turn)
-    )
-    return Fence(tx.execute(query).one_or_none())
+        tx.execute(HOLD, {"turn": turn})
+    return Fence(tx.execute(STANDING, {"turn": turn}).one_or_none())

@@ -2,30 +2,36 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, func, select
 
 from roundturn.event import NewEvent, RunEvent
-from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
-from roundturn.stores.tables import event_counters, run_events
+from roundturn.stores.engine import Database, Tx, each_dialect, reading, writing
+from roundturn.stores.tables import UtcMillis, event_counters, now_ms, run_events
+
+ADDED = bindparam("added", type_=event_counters.c.last.type)
+BUMP = each_dialect(
+    lambda insert: (
+        insert(event_counters)
+        .values(last=ADDED)
+        .on_conflict_do_update(index_elements=["run"], set_={"last": event_counters.c.last + ADDED})
+        .returning(event_counters.c.last)
+    )
+)
+RECORD = run_events.insert().values(ts=func.coalesce(bindparam("at", type_=UtcMillis()), now_ms()))
 
 
 def append(tx: Tx, run: str, events: Sequence[NewEvent]) -> None:
     """Called last in a transaction: the counter row is the end of the lock order (design section 4)."""
     if not events:
         return
-    bump = (
-        insert(tx, event_counters)
-        .values(run=run, last=len(events))
-        .on_conflict_do_update(index_elements=["run"], set_={"last": event_counters.c.last + len(events)})
-        .returning(event_counters.c.last)
+    last = tx.execute(BUMP[tx.dialect.name], {"run": run, "added": len(events)}).scalar_one()
+    tx.execute(
+        RECORD,
+        [
+            {"run": run, "offset": offset, "type": event.type, "at": event.ts, "data": event.data}
+            for offset, event in enumerate(events, last - len(events) + 1)
+        ],
     )
-    first = tx.execute(bump).scalar_one() - len(events) + 1
-    at = now(tx)
-    rows = [
-        {"run": run, "offset": first + i, "type": event.type, "ts": event.ts or at, "data": event.data}
-        for i, event in enumerate(events)
-    ]
-    tx.execute(run_events.insert(), rows)
 
 
 class SqlJournal:

@@ -1,25 +1,39 @@
 """The ledger of tool calls: who may run one, what came of it, and every attempt that was made."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import BigInteger, Row, bindparam, select, update
 
 from roundturn import ids
 from roundturn.call import Attempt
 from roundturn.event import NewEvent
-from roundturn.jsontext import recordable
+from roundturn.jsontext import clean_text, recordable
 from roundturn.store import FINAL, CallRow, Claim, OpenCall, Outcome
-from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
+from roundturn.stores.engine import Database, Tx, each_dialect, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
-from roundturn.stores.tables import approvals, attempts, now_ms, sessions, tool_calls
+from roundturn.stores.tables import approvals, attempts, now_ms, tool_calls
 from roundturn.tool import Effect
 
 UNKNOWN = (
     "Outcome unknown: the worker died while this was running and it cannot be repeated safely. "
     "It may have run; look at its effect before doing it again."
 )
+
+ROW = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live")).where(
+    tool_calls.c.id == bindparam("call")
+)
+LOCKED = ROW.with_for_update(key_share=True)
+OF_CALL = tool_calls.update().where(tool_calls.c.id == bindparam("call"))
+LEASE = bindparam("lease_ms", type_=BigInteger())
+TAKE = OF_CALL.values(status="claimed", owner=bindparam("by"), lease_until=now_ms() + LEASE)
+RENEW = OF_CALL.where(tool_calls.c.owner == bindparam("by"), tool_calls.c.status == "claimed").values(
+    lease_until=now_ms() + LEASE
+)
+SETTLE = OF_CALL.values(settled_at=now_ms())
+AUDIT = each_dialect(lambda insert: insert(attempts).on_conflict_do_nothing())
 
 
 class SqlLedger:
@@ -37,14 +51,11 @@ class SqlLedger:
         if row is None:
             return None
         standing = fence(tx, row.turn, lock=False)
-        action_dir = tx.execute(
-            select(sessions.c.action_dir).where(sessions.c.id == row.session)
-        ).scalar_one()
         return OpenCall(
             row=call_row(row, bool(row.lease_live)),
             may_begin=standing.may_begin,
             run=standing.run,
-            action_dir=action_dir,
+            action_dir=standing.action_dir,
             generation=standing.generation,
             snapshot=standing.snapshot,
         )
@@ -68,10 +79,7 @@ class SqlLedger:
 
     @writing
     def renew(self, tx: Tx, call: str, owner: str, lease: timedelta) -> bool:
-        mine = update(tool_calls).where(
-            tool_calls.c.id == call, tool_calls.c.owner == owner, tool_calls.c.status == "claimed"
-        )
-        return tx.execute(mine.values(lease_until=now_ms() + _ms(lease))).rowcount == 1
+        return tx.execute(RENEW, {"call": call, "by": owner, "lease_ms": _ms(lease)}).rowcount == 1
 
     @writing
     def settle(self, tx: Tx, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
@@ -125,18 +133,15 @@ def held(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
 
 
 def _row(tx: Tx, call: str, *, lock: bool = True) -> Row[Any] | None:
-    query = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live"))
-    query = query.where(tool_calls.c.id == call)
-    return tx.execute(query.with_for_update(key_share=True) if lock else query).one_or_none()
+    return tx.execute(LOCKED if lock else ROW, {"call": call}).one_or_none()
 
 
 def _take(tx: Tx, row: Row[Any], owner: str, lease: timedelta | None) -> None:
     """A `once` call gets its owner. Another one waits no more: a turn that ends now must not say that it never ran."""
-    take = update(tool_calls).where(tool_calls.c.id == row.id)
     if lease is None:
-        tx.execute(take.values(status="requested"))
+        tx.execute(OF_CALL, {"call": row.id, "status": "requested"})
     else:
-        tx.execute(take.values(status="claimed", owner=owner, lease_until=now_ms() + _ms(lease)))
+        tx.execute(TAKE, {"call": row.id, "by": owner, "lease_ms": _ms(lease)})
 
 
 def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
@@ -150,41 +155,36 @@ def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
 
 
 def settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
-    plain = recordable(dict(outcome.metadata))
-    mine = update(tool_calls).where(tool_calls.c.id == row.id)
-    values = {
+    written: dict[str, Any] = {
         "status": outcome.status,
         "is_error": outcome.is_error,
-        "output": outcome.output,
-        "metadata": plain,
-        "settled_at": now(tx),
+        "output": clean_text(outcome.output),
+        "metadata": recordable(dict(outcome.metadata)),
     }
-    tx.execute(mine.values(**values))
+    tx.execute(SETTLE, {"call": row.id, **written})
     data = {
         "call": row.id,
         "tool": row.tool[:64],
         "status": outcome.status,
         "is_error": outcome.is_error,
-        "error_type": plain.get("error_type", ""),
+        "error_type": written["metadata"].get("error_type", ""),
         "elapsed_ms": elapsed_ms,
     }
     append(tx, run, [NewEvent("tool.settled", data)])
-    settled = _row(tx, row.id)
-    assert settled is not None
-    return call_row(settled, lease_live=False)
+    return replace(call_row(row, lease_live=False), **written)
 
 
 def _audit(tx: Tx, call: str, attempt: Attempt) -> None:
-    once = insert(tx, attempts).values(
-        id=attempt.id,
-        call=call,
-        status=attempt.status,
-        error_type=attempt.error_type,
-        started_at=attempt.started_at,
-        elapsed_ms=attempt.elapsed_ms,
-        grant=attempt.grant,
-    )
-    tx.execute(once.on_conflict_do_nothing())
+    row = {
+        "id": attempt.id,
+        "call": call,
+        "status": attempt.status,
+        "error_type": attempt.error_type,
+        "started_at": attempt.started_at,
+        "elapsed_ms": attempt.elapsed_ms,
+        "grant": attempt.grant,
+    }
+    tx.execute(AUDIT[tx.dialect.name], row)
 
 
 def _ms(duration: timedelta) -> int:

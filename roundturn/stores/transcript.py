@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, bindparam, func, select, update
 
 from roundturn import ids
 from roundturn.event import NewEvent
@@ -14,7 +14,62 @@ from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
 from roundturn.stores.ledger import call_row
-from roundturn.stores.tables import entries, sessions, tool_calls, turns
+from roundturn.stores.tables import entries, now_ms, sessions, tool_calls, turns
+
+
+def _sum(column: ColumnElement[int], more: BindParameter[int]) -> ColumnElement[int]:
+    """What nobody counted stays NULL, and adds nothing."""
+    return func.coalesce(column + more, column, more)
+
+
+LAST_SEQ = select(sessions.c.last_seq).where(sessions.c.id == bindparam("of")).with_for_update(key_share=True)
+TAKE_SEQ = update(sessions).where(sessions.c.id == bindparam("of"))
+APPEND = entries.insert()
+REQUEST = tool_calls.insert().values(created_at=now_ms())
+REPLY = (
+    select(entries)
+    .where(
+        entries.c.turn == bindparam("turn"),
+        entries.c.step == bindparam("step"),
+        entries.c.role == "assistant",
+    )
+    .order_by(entries.c.generation.desc())
+    .limit(1)
+)
+STANDS = REPLY.subquery()
+REPLY_OF_ATTEMPT = select(STANDS.c.seq).where(STANDS.c.started_at == bindparam("began"))
+CALLS = (
+    select(tool_calls)
+    .where(tool_calls.c.turn == bindparam("turn"), tool_calls.c.step == bindparam("step"))
+    .order_by(tool_calls.c.index)
+)
+NEWS = (
+    entries.c.session == bindparam("of"),
+    entries.c.generation == bindparam("in_generation"),
+    entries.c.seq > bindparam("after"),
+)
+CHARGE = (
+    update(turns)
+    .where(turns.c.id == bindparam("of"))
+    .values(
+        {
+            name: _sum(turns.c[name], bindparam(f"more_{name}", type_=BigInteger()))
+            for name in Usage.model_fields
+        }
+    )
+)
+ENTRIES = select(entries).where(*NEWS).order_by(entries.c.seq)
+RESULTS = (
+    select(tool_calls.c.id, tool_calls.c.output)
+    .join(
+        entries,
+        (entries.c.turn == tool_calls.c.turn)
+        & (entries.c.step == tool_calls.c.step)
+        & (entries.c.role == "assistant")
+        & (entries.c.generation == tool_calls.c.generation),
+    )
+    .where(*NEWS, tool_calls.c.status.in_(FINAL))
+)
 
 
 class SqlTranscript:
@@ -46,8 +101,7 @@ class SqlTranscript:
         self, tx: Tx, turn: str, step: int, reply: Reply, calls: Sequence[PlannedCall], started_at: datetime
     ) -> StoredReply | None:
         # The transcript's next place belongs to the session, whose row comes first in the lock order.
-        owner = select(sessions.c.last_seq).where(sessions.c.id == ids.session_of(turn))
-        seq = tx.execute(owner.with_for_update(key_share=True)).scalar_one() + 1
+        seq = tx.execute(LAST_SEQ, {"of": ids.session_of(turn)}).scalar_one() + 1
         standing = fence(tx, turn)
         known = _stored(tx, turn, step)
         if known is None or not _is_of_attempt(tx, turn, step, started_at):
@@ -56,49 +110,30 @@ class SqlTranscript:
             return known
         if not standing.running:
             return None
-        tx.execute(update(sessions).where(sessions.c.id == standing.session).values(last_seq=seq))
-        tx.execute(
-            entries.insert().values(
-                session=standing.session,
-                generation=standing.generation,
-                seq=seq,
-                role="assistant",
-                turn=turn,
-                step=step,
-                text=reply.text,
-                calls=[planned.asked.model_dump() for planned in calls],
-                finish=reply.finish,
-                model=reply.model,
-                started_at=started_at,
-            )
-        )
+        tx.execute(TAKE_SEQ, {"of": standing.session, "last_seq": seq})
+        entry = {
+            "session": standing.session,
+            "generation": standing.generation,
+            "seq": seq,
+            "role": "assistant",
+            "turn": turn,
+            "step": step,
+            "text": reply.text,
+            "calls": [planned.asked.model_dump() for planned in calls],
+            "finish": reply.finish,
+            "model": reply.model,
+            "started_at": started_at,
+        }
+        tx.execute(APPEND, entry)
         if calls:
-            tx.execute(tool_calls.insert(), _ledger_rows(tx, standing, turn, step, calls))
+            tx.execute(REQUEST, _ledger_rows(tx, standing, turn, step, calls))
         append(tx, standing.run, _events(turn, step, reply, calls, started_at))
         return _stored(tx, turn, step)
 
 
 def conversation(tx: Tx, session: str, generation: int, after: int) -> Conversation:
-    rows = select(entries).where(
-        entries.c.session == session, entries.c.generation == generation, entries.c.seq > after
-    )
-    found = tx.execute(rows.order_by(entries.c.seq)).all()
-    results = (
-        select(tool_calls.c.id, tool_calls.c.output)
-        .join(
-            entries,
-            (entries.c.turn == tool_calls.c.turn)
-            & (entries.c.step == tool_calls.c.step)
-            & (entries.c.role == "assistant")
-            & (entries.c.generation == tool_calls.c.generation),
-        )
-        .where(
-            entries.c.session == session,
-            entries.c.generation == generation,
-            entries.c.seq > after,
-            tool_calls.c.status.in_(FINAL),
-        )
-    )
+    since = {"of": session, "in_generation": generation, "after": after}
+    found = tx.execute(ENTRIES, since).all()
     return Conversation(
         entries=tuple(
             Entry(
@@ -111,40 +146,30 @@ def conversation(tx: Tx, session: str, generation: int, after: int) -> Conversat
             )
             for row in found
         ),
-        results={row.id: row.output for row in tx.execute(results)},
+        results={row.id: row.output for row in tx.execute(RESULTS, since)},
     )
-
-
-def _reply(turn: str, step: int) -> Select[Any]:
-    query = select(entries).where(
-        entries.c.turn == turn, entries.c.step == step, entries.c.role == "assistant"
-    )
-    return query.order_by(entries.c.generation.desc()).limit(1)
 
 
 def _is_of_attempt(tx: Tx, turn: str, step: int, started_at: datetime) -> bool:
     """Whether the reply that stands is of the attempt that began then: its commit went through unheard."""
-    stands = _reply(turn, step).subquery()
-    return tx.execute(select(stands.c.seq).where(stands.c.started_at == started_at)).one_or_none() is not None
+    found = tx.execute(REPLY_OF_ATTEMPT, {"turn": turn, "step": step, "began": started_at})
+    return found.one_or_none() is not None
 
 
 def _stored(tx: Tx, turn: str, step: int) -> StoredReply | None:
-    row = tx.execute(_reply(turn, step)).one_or_none()
+    at = {"turn": turn, "step": step}
+    row = tx.execute(REPLY, at).one_or_none()
     if row is None:
         return None
-    calls = select(tool_calls).where(tool_calls.c.turn == turn, tool_calls.c.step == step)
-    found = tx.execute(calls.order_by(tool_calls.c.index)).all()
     asked = tuple(AskedCall(**call) for call in row.calls)
-    return StoredReply(
-        Reply(text=row.text, calls=asked, finish=row.finish, model=row.model or ""),
-        tuple(call_row(call, lease_live=False) for call in found),
-    )
+    reply = Reply(text=row.text, calls=asked, finish=row.finish, model=row.model or "")
+    calls = tuple(call_row(call, lease_live=False) for call in tx.execute(CALLS, at)) if asked else ()
+    return StoredReply(reply, calls)
 
 
 def _ledger_rows(
     tx: Tx, standing: Fence, turn: str, step: int, calls: Sequence[PlannedCall]
 ) -> list[dict[str, Any]]:
-    at = now(tx)
     return [
         {
             "id": ids.call_id(turn, step, index),
@@ -163,21 +188,16 @@ def _ledger_rows(
             "is_error": planned.refusal is not None,
             "output": planned.refusal[1] if planned.refusal else "",
             "metadata": {"error_type": planned.refusal[0]} if planned.refusal else {},
-            "created_at": at,
-            "settled_at": at if planned.refusal else None,
+            "settled_at": now(tx) if planned.refusal else None,
         }
         for index, planned in enumerate(calls)
     ]
 
 
 def _charge(tx: Tx, turn: str, usage: Usage) -> None:
-    added = {
-        name: func.coalesce(turns.c[name], 0) + count
-        for name, count in usage.model_dump().items()
-        if count is not None
-    }
-    if added:
-        tx.execute(update(turns).where(turns.c.id == turn).values(**added))
+    counted = usage.model_dump()
+    if any(count is not None for count in counted.values()):
+        tx.execute(CHARGE, {"of": turn, **{f"more_{name}": count for name, count in counted.items()}})
 
 
 def _events(
