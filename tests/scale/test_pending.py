@@ -4,7 +4,7 @@ import time
 
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
-from tests.scale.figures import rss_mib, tell
+from tests.scale.figures import cpu_s, rss_mib, tell
 from tests.scale.pending import (
     ASKS,
     SCENARIOS,
@@ -32,9 +32,14 @@ async def test_sessions_that_wait_for_people_cost_their_worker_nothing_and_go_on
     s = await system(*SCENARIOS, **ASKS)
     worker = await s.start_worker()
     weighed, turns = await weigh_while_they_wait(s, worker, MARKS)
+    began, used = time.monotonic(), cpu_s(worker.pid)
     await approve_all(s)
     await open_approvals(s, WAITING)  # each went on, and asks for its second call
-    tell(f"all went on and wait again: worker {rss_mib(worker.pid):.1f} MiB")
+    each_ms = (cpu_s(worker.pid) - used) / WAITING * 1000
+    tell(
+        f"all went on and wait again after {time.monotonic() - began:.1f} s, {each_ms:.0f} ms of CPU each;"
+        f" worker {rss_mib(worker.pid):.1f} MiB"
+    )
     worker.kill()
     worker = await s.start_worker()
     await weigh(s, worker, WAITING)
