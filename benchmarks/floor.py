@@ -1,8 +1,8 @@
 """The floor: what a step costs with the least code on Temporal that commits each message once and passes references only.
 
 Run as a process: `python -m benchmarks.floor ADDRESS DATABASE_URL MODEL_URL`. A normal activity for the model and one for
-each tool call; the variant `local` runs the tools as local activities. Transcript in the same SQL store with the same
-settings as ours, the openai client with streaming, the default sandbox.
+each tool call; the variant `local` runs the tools as local activities. Transcript in a SQL store of the same kind with the
+same settings as ours, each message a transaction of its own; the openai client with streaming, the default sandbox.
 """
 
 import asyncio
@@ -16,15 +16,28 @@ from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
     import json
-    from typing import Any
+    from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
+    from typing import Any, TypeVar
 
     from openai import AsyncOpenAI
-    from sqlalchemy import Column, Integer, MetaData, String, Table, Text, select
+    from sqlalchemy import (
+        Column,
+        Connection,
+        Integer,
+        MetaData,
+        String,
+        Table,
+        Text,
+        create_engine,
+        event,
+        select,
+    )
     from sqlalchemy.dialects import sqlite
 
     from benchmarks.task import KEY, MODEL, PROMPT, echo, wire_tools
-    from roundturn.stores.engine import Database
 
+    T = TypeVar("T")
 QUEUE = "floor"
 LIMIT = timedelta(seconds=60)
 
@@ -54,17 +67,19 @@ class Place:
 
 
 class Messages:
-    """Each message is committed once; a repeated activity finds its own."""
+    """Each message is committed once; a repeated activity finds its own. One thread writes, four read."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, connect_args={"check_same_thread": False})
+        event.listen(self._engine, "connect", _durable)
+        self._writer, self._readers = ThreadPoolExecutor(1), ThreadPoolExecutor(4)
 
     async def create(self) -> None:
-        await self._database.write(metadata.create_all)
+        await self._write(metadata.create_all)
 
     async def put(self, session: str, n: int, body: dict[str, Any]) -> None:
         row = sqlite.insert(messages).values(session=session, n=n, body=json.dumps(body))
-        await self._database.write(lambda tx: tx.execute(row.on_conflict_do_nothing()))
+        await self._write(lambda tx: tx.execute(row.on_conflict_do_nothing()))
 
     async def before(self, session: str, n: int) -> list[dict[str, Any]]:
         query = (
@@ -72,15 +87,28 @@ class Messages:
             .where(messages.c.session == session, messages.c.n < n)
             .order_by(messages.c.n)
         )
-        found = await self._database.read(lambda tx: tx.execute(query).scalars().all())
+        found = await self._read(lambda tx: tx.execute(query).scalars().all())
         return [json.loads(body) for body in found]
 
     async def get(self, session: str, n: int) -> dict[str, Any]:
         query = select(messages.c.body).where(messages.c.session == session, messages.c.n == n)
-        found: dict[str, Any] = json.loads(
-            await self._database.read(lambda tx: tx.execute(query).scalar_one())
-        )
+        found: dict[str, Any] = json.loads(await self._read(lambda tx: tx.execute(query).scalar_one()))
         return found
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, work)
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._run, work)
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        with self._engine.begin() as tx:
+            return work(tx)
+
+
+def _durable(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
 
 
 class FloorActivities:
@@ -157,9 +185,8 @@ class Floor:
 
 
 async def main(address: str, database_url: str, model_url: str) -> None:
-    database = Database(database_url, busy_s=5)
     model = AsyncOpenAI(api_key=KEY, base_url=model_url, max_retries=0)
-    owner = FloorActivities(Messages(database), model)
+    owner = FloorActivities(Messages(database_url), model)
     client = await Client.connect(address)
     async with Worker(
         client, task_queue=QUEUE, workflows=[Floor], activities=[owner.call_model, owner.call_tool],

@@ -182,7 +182,7 @@ async def opened(folder: Path) -> AsyncIterator[Run]:
     with ExitStack() as stack:
         settings, floor_url, model_url = await _prepared(folder, stack)
         temporal = await connect(settings)
-        messages = floor.Messages(Database(floor_url, busy_s=5))
+        messages = floor.Messages(floor_url)
         await messages.create()
         python = sys.executable
         theirs = stack.enter_context(
