@@ -27,6 +27,7 @@ LIMIT_S = 900  # on a machine that others use; alone it takes a few minutes
 STEPS = 20
 CROWD, CROWD_STEPS = 50, 4
 LONG = 210
+WAITING = 100
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Run:
 
     floor: System
     local: System
-    ours: System
+    ours: Roundturn
     costs: dict[tuple[str, str], list[Cost]] = field(default_factory=dict)
 
     async def measure(
@@ -72,7 +73,7 @@ class Run:
 
 async def measure_all(run: Run) -> None:
     """Every round does every kind of work on every system, each time beginning with another one."""
-    every = [run.floor, run.local, run.ours]
+    every: list[System] = [run.floor, run.local, run.ours]
     for system in every:
         await system.turn(task.message("look", 3))  # warm
     for number in range(ROUNDS):
@@ -177,6 +178,37 @@ async def long_rows(run: Run) -> list[tuple[str, str, str, str]]:
     ]
 
 
+async def memory_rows(run: Run) -> list[tuple[str, str, str, str]]:
+    """The workers' resident memory, at rest and at its highest while a crowd of turns runs."""
+    rested = [processes.memory_mb(system.pid) for system in (run.ours, run.floor)]
+    highest = []
+    for system in (run.ours, run.floor):
+        crowd = asyncio.gather(*(system.turn(task.message("look", CROWD_STEPS)) for _ in range(CROWD)))
+        seen = 0.0
+        while not crowd.done():
+            seen = max(seen, processes.memory_mb(system.pid))
+            await asyncio.wait({crowd}, timeout=0.05)
+        await crowd
+        highest.append(seen)
+    rows = (
+        ("worker's memory at rest, after all of the above", rested),
+        (f"worker's memory, {CROWD} turns at once", highest),
+    )
+    return [(title, f"{ours:.0f} MB", f"{theirs:.0f} MB", "") for title, (ours, theirs) in rows]
+
+
+async def approval_rows(run: Run) -> list[tuple[str, str, str, str]]:
+    """Turns that all wait for a person, and then all get their yes: until the last one has ended."""
+    await asyncio.gather(*(run.ours.ask() for _ in range(WAITING)))
+    waiting = await run.ours.waiting(WAITING)
+    began = time.perf_counter()
+    await asyncio.gather(*(run.ours.approve(approval) for approval in waiting))
+    wall = time.perf_counter() - began
+    return [
+        (f"{WAITING} approvals at once, from the yes to the turn's end", f"{WAITING / wall:.0f} /s", "", "")
+    ]
+
+
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Run]:
     with ExitStack() as stack:
@@ -227,6 +259,7 @@ async def _prepared(folder: Path, stack: ExitStack) -> tuple[Settings, str, str]
         model_base_url=model_url,
         model_api_key=task.KEY,
         policy={"allow": ["*"]},
+        allow_unverified_verdicts=True,
         log_level="warning",
     )
     database = Database(settings.store_url, busy_s=10)
@@ -254,7 +287,13 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="roundturn-bench-") as name:
         async with asyncio.timeout(LIMIT_S), opened(Path(name)) as run:
             await measure_all(run)
-            rows, weights = cost_rows(run), [*await history_rows(run), *await long_rows(run)]
+            rows = cost_rows(run)
+            weights = [
+                *await history_rows(run),
+                *await long_rows(run),
+                *await memory_rows(run),
+                *await approval_rows(run),
+            ]
     print(f"Python {platform.python_version()}, {platform.machine()}; Temporal dev server on a file")
     print(f"({', '.join(processes.PRAGMAS)}; {', '.join(processes.TUNING)});")
     print(

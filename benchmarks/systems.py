@@ -1,5 +1,6 @@
 """The two systems behind one face: start a turn, wait for its end, weigh its history."""
 
+import asyncio
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from temporalio.client import Client as Temporal
 from benchmarks import floor, task
 from gateway.client import Client
 from roundturn import ids
+from roundturn.approval import ApprovalRow
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,22 @@ class Roundturn:
         if row.state != "completed":
             raise SystemExit(f"a turn ended as {row.state}: {row.reason}")
         return ids.turn_workflow(row.id)
+
+    async def ask(self) -> None:
+        """A turn that will wait for a person."""
+        session = await self._client.open_session(task.AGENT, self._workdir)
+        await self._client.send(session.id, task.message("confirm", 1))
+
+    async def waiting(self, count: int) -> list[ApprovalRow]:
+        """So many approvals that wait."""
+        while len(found := await self._client.approvals("pending", None, count)) < count:
+            await asyncio.sleep(0.05)
+        return found
+
+    async def approve(self, asked: ApprovalRow) -> None:
+        """Until its turn has ended."""
+        await self._client.decide(asked.id, "approve", "bench")
+        await self._temporal.get_workflow_handle(ids.turn_workflow(asked.turn)).result()
 
     async def history(self, workflow_id: str) -> History:
         return await weigh(self._temporal, workflow_id)

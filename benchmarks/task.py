@@ -16,7 +16,7 @@ KEY = "loopback-only"
 DEFINITION = f"""\
 +++
 name = "{AGENT}"
-tools = ["look", "fetch", "act"]
+tools = ["look", "fetch", "act", "confirm"]
 max_steps = 10000
 +++
 
@@ -53,7 +53,13 @@ class Act(_Echoing):
     effect = Effect.ONCE
 
 
-TOOLS: tuple[type[BaseTool], ...] = (Look, Fetch, Act)
+class Confirm(_Echoing):
+    name = "confirm"
+    effect = Effect.ONCE
+    always_ask = True
+
+
+TOOLS: tuple[type[BaseTool], ...] = (Look, Fetch, Act, Confirm)
 
 
 def echo(i: int, data: str) -> str:
