@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import structlog
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from roundturn.store import FINAL, PlannedCall, Store, StoredReply, insist
 from roundturn.tool import Effect
 
 SHOWN_BYTES = 160
+MASKED_CHARACTERS = 4_000
 LONGEST_WAIT_S = (
     3 * 3600.0
 )  # beyond this the turn ends and says until when; a header must not park it for a century
@@ -49,8 +50,8 @@ class ModelStep(BaseModel, frozen=True):
     step: int
 
 
-class CallPlan(BaseModel, frozen=True):
-    """What the workflow needs to schedule a call; the rest is in the ledger."""
+class CallPlan(NamedTuple):
+    """What the workflow needs to schedule a call; the rest is in the ledger. A list in history, to keep that short."""
 
     id: str
     tool: str
@@ -161,10 +162,16 @@ class ModelActivities:
 
     def _shown(self, asked: AskedCall) -> str:
         try:
-            arguments = self._mask(parse_object(asked.arguments))
+            arguments = parse_object(asked.arguments)
         except NotJson:
             return "(unreadable arguments)"
-        plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
+        # Masking costs by the character: only what can be shown is masked, with room for a secret that begins there.
+        short = {
+            key: value[:MASKED_CHARACTERS] if isinstance(value, str) else value
+            for key, value in arguments.items()
+            if isinstance(value, str | int | float)
+        }
+        plain = self._mask(short).values()
         values = [value for value in plain if isinstance(value, str)] or [str(value) for value in plain]
         return cut(" ".join(" ".join(values).split()), SHOWN_BYTES)
 
