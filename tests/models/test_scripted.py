@@ -91,6 +91,20 @@ async def test_steps_follow_the_number_of_assistant_messages_and_see_the_results
     assert seen == [(name, 0), (name, 0), (name, 1), (name, 2)]
 
 
+async def test_what_has_to_have_come_before_is_looked_for_in_earlier_messages(
+    server: ScriptedServer, http: httpx2.AsyncClient, name: str
+) -> None:
+    both = {"name": name, "match": name, "also": ["one", "re:tw[o]"], "steps": [{"text": "both"}]}
+    await server.add([both, {"name": f"{name} alone", "match": name, "steps": [{"text": "not yet"}]}])
+    first = user(f"{name}: one")
+    not_yet = await answer(http, first)
+    assert not_yet["content"] == "not yet"
+    assert (await answer(http, first, not_yet, user(f"{name}: two")))["content"] == "both"
+    assert (await answer(http, user(f"{name}: two, one")))["content"] == "both"
+    other = {"role": "assistant", "content": "two"}
+    assert (await answer(http, first, other, user(f"{name}: three")))["content"] == "not yet"
+
+
 async def test_past_a_last_step_with_calls_it_is_done(
     server: ScriptedServer, http: httpx2.AsyncClient, name: str
 ) -> None:
@@ -311,6 +325,10 @@ def test_it_ends_quietly_when_told_to(number: signal.Signals) -> None:
         ('{"scenarios": 1}', "scenarios: "),
         ('{"scenarios": [{"name": "a", "match": "a", "steps": []}]}', "scenarios[0].steps: "),
         ('{"scenarios": [{"name": "a", "match": "re:(", "steps": [{}]}]}', "scenarios[0].match: "),
+        (
+            '{"scenarios": [{"name": "a", "match": "a", "also": ["re:("], "steps": [{}]}]}',
+            "scenarios[0].also[0]: ",
+        ),
         (
             '{"scenarios": [{"name": "a", "match": "a", "steps": [{"txt": "x"}]}]}',
             "scenarios[0].steps[0].txt",

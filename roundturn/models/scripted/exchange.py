@@ -64,10 +64,11 @@ def locate(messages: Sequence[dict[str, Any]], scenarios: Iterable[Scenario]) ->
     """
     known = tuple(scenarios)
     users = [position for position, message in enumerate(messages) if message["role"] == "user"]
-    for position in reversed(users):
-        text = text_of(messages[position].get("content"))
+    said = [text_of(messages[position].get("content")) for position in users]
+    for number in reversed(range(len(users))):
+        position, text = users[number], said[number]
         for scenario in known:
-            if match := scenario.search(text):
+            if match := scenario.search(text, said[:number]):
                 found = _exchange(messages, position, scenario.name)
                 groups = (match[0], *(group or "" for group in match.groups()))
                 return replace(found, answer=_step(scenario.steps, found.step), groups=groups)

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from roundturn.errors import ConfigurationError
 
@@ -102,26 +102,38 @@ class Step(Strict):
     faults: tuple[Fault, ...] = ()
 
 
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern.removeprefix("re:") if pattern.startswith("re:") else "")
+    except re.error as fault:
+        raise ValueError(f"is not a regular expression: {fault}") from None
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiles)]
+
+
 class Scenario(Strict):
-    """`match`: a substring of the user message, or a regular expression after `re:`."""
+    """`match`: a substring of the user message, or a regular expression after `re:`.
+
+    `also`: each of these is in that message or in an earlier one of the user's: what has to have come before.
+    """
 
     name: str = Field(min_length=1)
-    match: str
+    match: Pattern
+    also: tuple[Pattern, ...] = ()
     steps: tuple[Step, ...] = Field(min_length=1)
 
-    @field_validator("match")
-    @classmethod
-    def _compiles(cls, match: str) -> str:
-        try:
-            re.compile(match.removeprefix("re:") if match.startswith("re:") else "")
-        except re.error as fault:
-            raise ValueError(f"is not a regular expression: {fault}") from None
-        return match
+    def search(self, text: str, earlier: Sequence[str] = ()) -> re.Match[str] | None:
+        if not all(any(_search(pattern, said) for said in (text, *earlier)) for pattern in self.also):
+            return None
+        return _search(self.match, text)
 
-    def search(self, text: str) -> re.Match[str] | None:
-        if self.match.startswith("re:"):
-            return re.search(self.match.removeprefix("re:"), text)
-        return re.search(re.escape(self.match), text)
+
+def _search(pattern: str, text: str) -> re.Match[str] | None:
+    if pattern.startswith("re:"):
+        return re.search(pattern.removeprefix("re:"), text)
+    return re.search(re.escape(pattern), text)
 
 
 class ScenarioFile(Strict):
