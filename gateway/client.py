@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import structlog
 
+from gateway.journals import Journals
 from gateway.upgrade import store_path
 from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
 from roundturn.errors import Refused, Unavailable, UsageError
-from roundturn.event import RUN_ENDED, RunEvent
+from roundturn.event import RunEvent
 from roundturn.settings import WORK, Settings
 from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client as TemporalClient
 
 WAITS_FOR_STORE_S = 30.0  # a person's command waits for a locked store, it does not fail on it (P117)
-PAGE = 500
 FOLLOW_S = 0.15  # SQLite tells nobody of a commit; this is how late a follower may be
 LOOK_S = 0.05
 CONNECT_S = 10.0
@@ -212,6 +212,10 @@ class Client:
         turns = await self.turns(session)
         return [ids.session_workflow(session), *(ids.turn_workflow(turn.id) for turn in turns)]
 
+    async def turns_of_run(self, run: str) -> list[TurnRow]:
+        """In their order; the last one's text is the run's answer."""
+        return await self.store.turns.of_run(run)
+
     async def find_approval(self, prefix: str) -> ApprovalRow:
         """By a beginning of the id that is unique."""
         found = await self.store.approvals.find(prefix if prefix.startswith("ap_") else f"ap_{prefix}", 2)
@@ -270,27 +274,37 @@ class Client:
 
     async def events(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
         """The run's events behind the offset `after` that are there now."""
-        while page := await self.store.journal.read(run, after, PAGE):
-            for event in page:
-                yield event
-            after = page[-1].offset
+        async for event in Journals(run, subagents=False, after=after).news(self.store.journal):
+            yield event
+
+    async def tree_events(self, run: str) -> AsyncIterator[RunEvent]:
+        """The events of the run and of its subagents' runs that are there now, by time."""
+        async for event in Journals(run).news(self.store.journal):
+            yield event
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[RunEvent]:
-        """The run's events from `after` on, as they come, until the run has ended."""
-        ended = False
-        while True:
-            page = await self.store.journal.read(run, after, PAGE)
-            for event in page:
-                after = event.offset
+        """The run's events from `after` on, as they come, until it has ended; those of its subagents are not in it."""
+        async for event in self.follow_journals(Journals(run, subagents=False, after=after)):
+            yield event
+
+    async def follow_journals(self, journals: Journals) -> AsyncIterator[RunEvent]:
+        """What these journals have not shown yet, as it comes, until the root's run has ended."""
+        while not journals.ended:
+            quiet = True
+            async for event in journals.news(self.store.journal):
+                quiet = False
                 yield event
-                if event.type == RUN_ENDED:
-                    return
-            if not page:
-                if ended:  # asked for what lies behind the end
-                    return
-                found = await self.store.runs.read(run)
-                ended = found is None or found.ended_at is not None
-                await asyncio.sleep(0 if ended else FOLLOW_S)
+            if quiet and await self._is_over(journals.root):
+                async for event in journals.news(self.store.journal):
+                    yield event
+                return
+            if quiet:
+                await asyncio.sleep(FOLLOW_S)
+
+    async def _is_over(self, run: str) -> bool:
+        """Also of a run whose end lies before what was asked for, and of one that nobody knows."""
+        row = await self.store.runs.read(run)
+        return row is None or row.ended_at is not None
 
 
 def missing_store(settings: Settings) -> Path | None:

@@ -1,4 +1,4 @@
-"""Whether a stream gets colour: decided here for every command, `dev` and `demo` included."""
+"""Whether a stream gets colour, and whether lines on it are drawn again: decided here for every command."""
 
 import os
 from typing import Literal, TextIO
@@ -14,4 +14,9 @@ def colored(stream: TextIO, choice: ColorChoice = "auto") -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
+    return moves(stream)
+
+
+def moves(stream: TextIO) -> bool:
+    """A terminal where the cursor can go up, and where a person watches."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")

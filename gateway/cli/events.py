@@ -1,17 +1,21 @@
 """`events`: the journal of a run, now or as it grows; an event as a line for people and as JSON."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.command import Scene, opened, perform
 from gateway.cli.exits import Code, more, of_ending
-from gateway.cli.follow import Tally, beside, events_of, expiry, say_how_to_return
+from gateway.cli.follow import beside, events_of, say_how_to_return, show_progress
 from gateway.cli.options import Color, Header, Home, Json, Jsonl, Verbose, Width
-from gateway.cli.screen import Mode, Pulse, Screen
+from gateway.cli.rows import expiry
+from gateway.cli.screen import Mode, Screen
 from gateway.cli.text import clock, elapsed, epoch_ms, rfc3339, row_of, short, tokens
-from roundturn.event import TERMINAL
+from gateway.cli.tree import Branch, Tree
+from roundturn.errors import UsageError
+from roundturn.event import RUN_ENDED
 from roundturn.jsontext import dump
 
 if TYPE_CHECKING:
@@ -20,53 +24,83 @@ if TYPE_CHECKING:
     from roundturn.store import TurnRow
 
 COLUMNS = ("time", "offset", "type", "summary")
+TREE_COLUMNS = ("time", "agent", "offset", "type", "summary")
 
 
-async def print_events(scene: Scene, target: str, after: int, types: tuple[str, ...], follow: bool) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """`types` are beginnings: `tool,approval` keeps `tool.settled`."""
+
+    target: str
+    after: int
+    types: tuple[str, ...]
+    follow: bool
+    tree: bool
+
+
+async def print_events(scene: Scene, wanted: Wanted) -> int:
+    if wanted.tree and wanted.after:
+        raise UsageError(
+            "--after counts the events of one run, --tree shows several", "leave one of them out"
+        )
     async with opened(scene, temporal=False) as client:
-        turn = await client.find_turn(target)
-        printer = Printer(scene.screen, types)
-        if not follow:
-            async for event in client.events(turn.run, after):
-                printer.show(event)
-            printer.close(await client.find_turn(turn.id))
-            return Code.DONE
-        return await _print_live(scene, client, turn.id, after, printer)
+        turn = await client.find_turn(wanted.target)
+        tree = Tree(turn.run, (await client.find_session(turn.session)).agent)
+        printer = Printer(scene.screen, wanted, tree)
+        if wanted.follow:
+            return await _print_live(scene, client, tree, printer)
+        found = client.tree_events(turn.run) if wanted.tree else client.events(turn.run)
+        async for event in found:
+            printer.show(event, tree.add(event))
+        printer.close(await client.turns_of_run(turn.run))
+        return Code.DONE
 
 
 class Printer:
-    """`types` are beginnings: `tool,approval` keeps `tool.settled`."""
+    """One event a line; with `--tree` each line names its agent."""
 
-    def __init__(self, screen: Screen, types: tuple[str, ...]) -> None:
+    def __init__(self, screen: Screen, wanted: Wanted, tree: Tree) -> None:
         self._screen = screen
-        self._types = types
-        self._kept: list[RunEvent] = []
+        self._wanted = wanted
+        self._tree = tree
+        self._kept: list[dict[str, Any]] = []
         self._has_shown_end = False
         if screen.mode == "text" and screen.header and not screen.terminal:
-            screen.fields(COLUMNS)
+            screen.fields(TREE_COLUMNS if wanted.tree else COLUMNS)
 
-    def show(self, event: "RunEvent") -> None:
-        if self._types and not event.type.startswith(self._types):
+    def show(self, event: "RunEvent", branch: Branch | None) -> None:
+        """After the tree has heard of it. Events of subagents are shown in a tree only."""
+        is_own = branch is self._tree.root
+        if (
+            branch is None
+            or not (is_own or self._wanted.tree)
+            or (is_own and event.offset <= self._wanted.after)
+        ):
             return
-        self._has_shown_end = self._has_shown_end or event.type == TERMINAL
+        if self._wanted.types and not event.type.startswith(self._wanted.types):
+            return
+        self._has_shown_end = self._has_shown_end or (is_own and event.type == RUN_ENDED)
+        named = {"agent": branch.name} if self._wanted.tree else {}
         match self._screen.mode:
             case "jsonl":
-                self._screen.document(as_json(event))
+                self._screen.document(as_json(event) | named)
             case "json":
-                self._kept.append(event)
+                self._kept.append(as_json(event) | named)
             case "text" if self._screen.terminal:
-                self._screen.data(f"{clock(event.ts, fine=True)}  {line_of(event)}")
+                agent = f"{branch.name:<16}  " if named else ""
+                self._screen.data(f"{clock(event.ts, fine=True)}  {agent}{line_of(event)}")
             case "text":
-                self._screen.fields((rfc3339(event.ts), str(event.offset), event.type, summary(event)))
+                line = (str(event.offset), event.type, summary(event))
+                self._screen.fields((rfc3339(event.ts), *named.values(), *line))
 
-    def close(self, turn: "TurnRow") -> None:
+    def close(self, turns: "list[TurnRow]") -> None:
         """With the answer, where a person or a document has room for it; lines are events and nothing else."""
-        screen = self._screen
+        screen, last = self._screen, turns[-1]
         if screen.mode == "json":
-            items = [as_json(event) for event in self._kept]
-            screen.document({"items": items, "next": None, "state": turn.state, "text": turn.text})
+            state = self._tree.root.tally.state
+            screen.document({"items": self._kept, "next": None, "state": state, "text": last.text})
         elif screen.mode == "text" and screen.terminal and self._has_shown_end:
-            print_answer(screen, turn)
+            print_answer(screen, last)
 
 
 def print_answer(screen: Screen, turn: "TurnRow") -> None:
@@ -78,19 +112,16 @@ def print_answer(screen: Screen, turn: "TurnRow") -> None:
         screen.data(line) if line else screen.talk()
 
 
-async def _print_live(scene: Scene, client: "Client", run: str, after: int, printer: Printer) -> int:
-    """From the first event on, so that the code at the end knows of everything that went before `after`."""
-    say_how_to_return(scene, run)
-    tally, pulse = Tally(), Pulse(scene.screen)
-    async with beside(*([pulse.run()] if scene.screen.progress else [])):
-        async for event in events_of(client, run, 0, scene.screen):
-            tally.add(event)
-            pulse.now(tally.doing())
-            if event.offset > after:
-                printer.show(event)
-    turn = await client.find_turn(run)
-    printer.close(turn)
-    return of_ending(turn.state, bool(tally.unknown))
+async def _print_live(scene: Scene, client: "Client", tree: Tree, printer: Printer) -> int:
+    """From the first event on and with all subagents, so that the code at the end knows of everything."""
+    from gateway.journals import Journals
+
+    say_how_to_return(scene, tree.root.run)
+    async with beside(*([show_progress(scene, tree)] if scene.screen.progress else [])):
+        async for event in events_of(client, Journals(tree.root.run), scene.screen):
+            printer.show(event, tree.add(event))
+    printer.close(await client.turns_of_run(tree.root.run))
+    return of_ending(tree.root.tally.state, bool(tree.unknown))
 
 
 def as_json(event: "RunEvent") -> dict[str, Any]:
@@ -148,9 +179,13 @@ def _approval(data: dict[str, Any]) -> str:
     return f"{short(data['approval_id'])}  {data['tool']}  until {expiry(data)}  rule {data['rule']}"
 
 
+def _delivered(runs: list[str]) -> str:
+    return f"with the results of {', '.join(map(short, runs))}" if runs else ""
+
+
 SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "message.accepted": _accepted,
-    "turn.started": lambda data: "",
+    "turn.started": lambda data: _delivered(data.get("delivers") or []),
     "step.started": lambda data: f"step {data['step'] + 1}  model {data['model']}",
     "model.replied": _replied,
     "tool.requested": _requested,
@@ -162,6 +197,11 @@ SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "approval.cancelled": lambda data: short(data["approval_id"]),
     "turn.stop_requested": lambda data: f"by {data['origin']}",
     "turn.ended": lambda data: f"{data['state']}  {data['reason']}".rstrip(),
+    "subagent.spawned": lambda data: f"{data['agent']}  {short(data['run'])}  {data['title']}".rstrip(),
+    "subagent.ended": lambda data: (
+        f"{data['agent']}  {short(data['run'])}  {data['state']}  {data['reason']}".rstrip()
+    ),
+    "run.ended": lambda data: f"{data['state']}  {data['reason']}".rstrip(),
 }
 
 
@@ -169,6 +209,7 @@ def register(app: typer.Typer) -> None:
     epilog = more(
         "roundturn events s_7kq2mz9d/1",
         "roundturn events s_7kq2mz9d --follow --types tool,approval",
+        "roundturn events s_7kq2mz9d/1 --tree",
         "roundturn events s_7kq2mz9d/1 --jsonl --after 412 | jq .type",
         codes=(Code.WAITS, Code.INCOMPLETE, Code.CANCELLED, Code.UNKNOWN_OUTCOME),
     )
@@ -182,6 +223,9 @@ def register(app: typer.Typer) -> None:
         after: Annotated[
             int, typer.Option("--after", min=0, metavar="N", help="Only events behind this offset.")
         ] = 0,
+        tree: Annotated[
+            bool, typer.Option("--tree", help="With those of its subagents; each line names its agent.")
+        ] = False,
         types: Annotated[str, typer.Option("--types", metavar="A,B", help="Only types that begin so.")] = "",
         json: Json = False,
         jsonl: Jsonl = False,
@@ -193,6 +237,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Print what a run has done, one event a line."""
         mode: Mode = "jsonl" if jsonl else "json" if json else "text"
-        wanted = tuple(part.strip() for part in types.split(",") if part.strip())
+        kinds = tuple(part.strip() for part in types.split(",") if part.strip())
+        wanted = Wanted(run, after, kinds, follow, tree)
         screen = Screen(mode, color=color, width=width, header=header)
-        return perform(lambda scene: print_events(scene, run, after, wanted, follow), screen, home, verbose)
+        return perform(lambda scene: print_events(scene, wanted), screen, home, verbose)

@@ -1,37 +1,39 @@
-"""Following a run: its events as they come, over broken connections, and what a person sees of them."""
+"""Following a run and its subagents: their events as they come, over broken connections, and what a person sees."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway.cli.approvals import summary
 from gateway.cli.command import Scene
 from gateway.cli.options import actor
-from gateway.cli.screen import Pulse, Screen
-from gateway.cli.text import clock, day_clock, elapsed, revealed, row_of, short
+from gateway.cli.rows import Rows
+from gateway.cli.screen import Screen
+from gateway.cli.text import short
+from gateway.cli.tree import Branch, Tree
 from roundturn.errors import RoundturnError, Unavailable
 
 if TYPE_CHECKING:
     from gateway.client import Client
+    from gateway.journals import Journals
     from roundturn.event import RunEvent
 
 RETRY_S = 0.5
 GIVE_UP_S = 60.0
 NO_WORKER_S = 5.0
+LINE_S = 15.0
 SAFE = "Temporal does not answer. The message is safe and will be run when Temporal is back."
 
 
-async def events_of(client: "Client", run: str, after: int, screen: Screen) -> "AsyncIterator[RunEvent]":
-    """Resumes by offset: the first break is silent, a longer one is said, one of a minute raises `Unavailable`."""
+async def events_of(client: "Client", journals: "Journals", screen: Screen) -> "AsyncIterator[RunEvent]":
+    """Goes on where it was: the first break is silent, a longer one is said, one of a minute raises `Unavailable`."""
     broken_since, breaks = None, 0
     while True:
         try:
-            async for event in client.follow(run, after):
-                after, broken_since, breaks = event.offset, None, 0
+            async for event in client.follow_journals(journals):
+                broken_since, breaks = None, 0
                 yield event
             return
         except Unavailable as fault:
@@ -41,6 +43,29 @@ async def events_of(client: "Client", run: str, after: int, screen: Screen) -> "
             if breaks == 2:
                 screen.talk(f"{fault.detail}; trying again", "yellow")
             await asyncio.sleep(RETRY_S)
+
+
+async def show_progress(scene: Scene, tree: Tree) -> None:
+    """Until it is cancelled: the live view where a person watches, a line every 15 s elsewhere."""
+    if scene.screen.moves:
+        from gateway.cli.live import Live
+
+        try:
+            await Live(tree, scene.screen.draw, scene.screen.columns, scene.command).run()
+        finally:
+            scene.screen.calm()
+    while True:
+        before = doing(tree)
+        await asyncio.sleep(LINE_S)
+        if (now := doing(tree)) == before:
+            scene.screen.talk(f"  … {now}, {LINE_S:.0f} s")
+
+
+def doing(tree: Tree) -> str:
+    """What all that work are at, in one line."""
+    if tree.is_alone:
+        return tree.root.tally.doing()
+    return "; ".join(f"{one.name}: {one.tally.doing()}" for one in tree if not one.tally.ended)
 
 
 @asynccontextmanager
@@ -67,165 +92,29 @@ def say_how_to_return(scene: Scene, run: str, stop: bool = True) -> None:
     scene.farewell = ["Left. The run goes on.", again + ending]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A tool call as the journal shows it; `shown` is one masked line."""
-
-    tool: str
-    effect: str
-    shown: str
-
-
-@dataclass
-class Tally:
-    """Fed every event of one run in order, from the first."""
-
-    text: str = ""  # of the message
-    started: bool = False
-    model_calls: int = 0
-    calls: dict[str, Asked] = field(default_factory=dict)
-    open_calls: set[str] = field(default_factory=set)
-    unknown: list[str] = field(default_factory=list)
-    waiting: dict[str, str] = field(default_factory=dict)  # approval -> call
-    waited: timedelta = timedelta(0)
-    _waiting_since: datetime | None = None
-
-    def add(self, event: "RunEvent") -> None:
-        data = event.data
-        match event.type:
-            case "message.accepted":
-                self.text = str(data.get("text", ""))
-            case "turn.started":
-                self.started = True
-            case "model.replied":
-                self.model_calls += 1
-            case "tool.requested":
-                self._requested(data)
-            case "tool.settled":
-                self._settled(data)
-            case "approval.requested":
-                self._waiting_since = self._waiting_since or event.ts
-                self.waiting[data["approval_id"]] = data["call"]
-            case "approval.decided" | "approval.expired" | "approval.cancelled":
-                self._answered(data["approval_id"], event.ts)
-
-    def tool(self, data: dict[str, Any]) -> str:
-        asked = self.calls.get(data["call"])
-        return asked.tool if asked else str(data.get("tool", ""))
-
-    def tell(self, call: str, shown: str) -> None:
-        """In other words than the journal's."""
-        if call in self.calls:
-            self.calls[call] = replace(self.calls[call], shown=shown)
-
-    def told(self, call: str) -> str:
-        """Tool and what it was about, as a person reads it."""
-        asked = self.calls.get(call)
-        return row_of(f"{asked.tool} {asked.shown}") if asked else call
-
-    def doing(self) -> str:
-        """What the run is at, in a few words for a person who waits."""
-        if not self.started:
-            return "waiting for a worker"
-        at_work = self.open_calls - set(self.waiting.values())  # a call that only reads is not announced
-        if at_work:
-            return f"running {', '.join(sorted({revealed(self.tool({'call': call})) for call in at_work}))}"
-        return "waiting for a person" if self.waiting else "the model is thinking"
-
-    def _requested(self, data: dict[str, Any]) -> None:
-        self.calls[data["call"]] = Asked(data["tool"], data["effect"], data["shown"])
-        self.open_calls.add(data["call"])
-
-    def _settled(self, data: dict[str, Any]) -> None:
-        self.open_calls.discard(data["call"])
-        if data.get("error_type") == "outcome_unknown":
-            self.unknown.append(data["call"])
-
-    def _answered(self, approval: str, at: datetime) -> None:
-        self.waiting.pop(approval, None)
-        if not self.waiting and self._waiting_since is not None:
-            self.waited += at - self._waiting_since
-            self._waiting_since = None
-
-
-class Rows:
-    """The rows that a person sees while a run works."""
-
-    def __init__(self, scene: Scene, tally: Tally) -> None:
-        self._scene = scene
-        self._tally = tally
-
-    def show(self, event: "RunEvent") -> None:
-        """After the tally has heard of the event."""
-        if not self._scene.screen.progress:
-            return
-        data, talk = event.data, self._scene.screen.talk
-        match event.type:
-            case "tool.settled":
-                self._settled(data)
-            case "approval.requested":
-                self._waits(data)
-            case "approval.decided":
-                mark, style = ("✓", "green") if data["state"] == "approved" else ("✗", "red")
-                talk(f"  {mark} {data['state']} by {row_of(data['actor'])} {clock(event.ts)}", style)
-            case "approval.expired":
-                talk(
-                    f"  ✗ {short(data['approval_id'])} expired {clock(event.ts)}; the call is refused", "red"
-                )
-            case "turn.stop_requested":
-                talk(f"  ■ {row_of(data['origin'])} asked for a stop", "yellow")
-
-    def _settled(self, data: dict[str, Any]) -> None:
-        asked = self._tally.calls.get(data["call"])
-        shown = row_of(asked.shown) if asked else ""
-        took = elapsed(data["elapsed_ms"]) if "elapsed_ms" in data else ""
-        once = "once" if asked and asked.effect == "once" else ""
-        ended = data.get("error_type", "") or ("error" if data["is_error"] else "")
-        mark = "✗" if data["is_error"] or data["status"] == "denied" else "✓"
-        notes = "   ".join(note for note in (took, ended, once) if note)
-        self._scene.screen.row(
-            f"  {mark} {row_of(data['tool']):<10} {shown:<36} {notes}".rstrip(),
-            "red" if mark == "✗" else "dim",
-        )
-
-    def _waits(self, data: dict[str, Any]) -> None:
-        asked = self._tally.calls.get(data["call"])
-        name = short(data["approval_id"]) if self._scene.screen.talks_to_person else data["approval_id"]
-        shown = row_of(asked.shown) if asked else ""
-        approve = self._scene.command(f"approvals approve {name}")
-        deny = self._scene.command(f'approvals deny {name} --reason "…"')
-        talk = self._scene.screen.talk
-        talk(
-            f"▲ {row_of(data['tool'])}  {shown}   waits for a person · {name} · until {expiry(data)}",
-            "bold yellow",
-        )
-        talk(f"    in another terminal: {approve}")
-        talk(f"    deny: {deny}")
-
-
-def expiry(data: dict[str, Any]) -> str:
-    return day_clock(datetime.fromisoformat(data["expires_at"]), datetime.now(UTC))
-
-
 class Following:
-    """A run under way: its events to rows and to `show`, hints when nothing happens, an answer to Ctrl-C.
+    """A run under way: its tree's events to rows and to `show`, hints when nothing happens, an answer to Ctrl-C.
 
     `ahead`: how many messages of its session come before it.
     """
 
     def __init__(
-        self, scene: Scene, client: "Client", run: str, ahead: int, show: "Callable[[RunEvent], None]"
+        self,
+        scene: Scene,
+        client: "Client",
+        tree: Tree,
+        ahead: int,
+        show: "Callable[[RunEvent, Branch], None]",
     ) -> None:
-        self.tally = Tally()
+        self.tree = tree
         self._scene = scene
         self._client = client
-        self._run = run
         self._ahead = ahead
         self._show = show
-        self._rows = Rows(scene, self.tally)
-        self._pulse = Pulse(scene.screen)
+        named = short if scene.screen.talks_to_person else str
+        self._rows = Rows(tree, scene.command, named)
         self._stopping: asyncio.Task[None] | None = None
-        say_how_to_return(scene, run)
+        say_how_to_return(scene, tree.root.run)
 
     def on_leaving(self, stop: bool) -> None:
         def begin() -> None:
@@ -236,7 +125,7 @@ class Following:
 
     async def _stop(self) -> None:
         try:
-            await self._client.stop(self._run, actor(None))
+            await self._client.stop(self.tree.root.run, actor(None))
         except RoundturnError as fault:
             self._scene.screen.talk(f"the stop was not accepted: {fault.detail}", "red")
 
@@ -244,7 +133,7 @@ class Following:
         """`ended`, `waits` for a person, or `timeout`."""
         works = [self._say_when_nothing_happens()]
         if self._scene.screen.progress:
-            works.append(self._pulse.run())
+            works.append(show_progress(self._scene, self.tree))
         try:
             async with asyncio.timeout(timeout_s) as limit, beside(*works):
                 return await self._follow(approval)
@@ -254,28 +143,40 @@ class Following:
             return "timeout"
 
     async def _follow(self, until_approval: bool) -> str:
-        self._pulse.now(self.tally.doing())
-        async for event in events_of(self._client, self._run, 0, self._scene.screen):
-            self.tally.add(event)
-            if event.type == "approval.requested":
-                await self._look_at(event.data)
-            self._rows.show(event)
-            self._pulse.now(self.tally.doing())
-            self._show(event)
-            asks = until_approval and event.type == "approval.requested"
-            if asks and await self._client.approvals("pending", self._run, 1):
+        from gateway.journals import Journals
+
+        async for event in events_of(self._client, Journals(self.tree.root.run), self._scene.screen):
+            branch = self.tree.add(event)
+            if branch is None:
+                continue
+            asks = event.type == "approval.requested"
+            if asks:
+                await self._look_at(branch, event.data)
+            if self._scene.screen.progress:
+                self._say(event, branch)
+            self._show(event, branch)
+            if until_approval and asks and await self._is_pending(event.data["approval_id"]):
                 return "waits"
         return "ended"
 
-    async def _look_at(self, data: dict[str, Any]) -> None:
+    def _say(self, event: "RunEvent", branch: Branch) -> None:
+        screen = self._scene.screen
+        room = screen.columns() - 1 if screen.talks_to_person else None
+        for row in self._rows.of(event, branch):
+            screen.talk(row.fitted(room), row.style)
+
+    async def _look_at(self, branch: Branch, data: dict[str, Any]) -> None:
         """What waits for a person is told as the lists of approvals tell it."""
         with suppress(Unavailable):
             row = await self._client.find_approval(data["approval_id"])
-            self.tally.tell(data["call"], summary(row.arguments))
+            branch.tally.tell(data["call"], summary(row.arguments))
+
+    async def _is_pending(self, approval: str) -> bool:
+        return (await self._client.find_approval(approval)).state == "pending"
 
     async def _say_when_nothing_happens(self) -> None:
         await asyncio.sleep(NO_WORKER_S)
-        if self.tally.started:
+        if self.tree.root.tally.started:
             return
         if self._ahead:
             self._scene.screen.talk(behind(self._ahead), "yellow")

@@ -10,16 +10,17 @@ import typer
 from gateway.cli.command import Scene, opened, perform
 from gateway.cli.events import as_json, print_answer
 from gateway.cli.exits import Code, more, of_ending
-from gateway.cli.follow import SAFE, Following, Tally, say_how_to_return
+from gateway.cli.follow import SAFE, Following, say_how_to_return
 from gateway.cli.options import Color, Home, Json, Jsonl, Quiet, Verbose
 from gateway.cli.screen import Mode, Screen
 from gateway.cli.text import elapsed, tokens
+from gateway.cli.tree import Branch, Tree
 from roundturn.errors import UsageError
 
 if TYPE_CHECKING:
     from gateway.client import Client
     from roundturn.event import RunEvent
-    from roundturn.store import Accepted, TurnRow
+    from roundturn.store import Accepted, SessionRow, TurnRow
 
 DEFAULT_AGENT = "assistant"
 ALL_APPROVALS = 1000
@@ -45,19 +46,21 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
     refuse_empty(wanted.text)
     scene.farewell = ["Left. Nothing was sent."]
     async with opened(scene) as client:
-        session = await _session(client, wanted)
+        opened_session = await _session(client, wanted)
+        session = opened_session.id
         in_flight = f"  look: {scene.command(f'events {session}')}"
         scene.farewell = ["Left in the middle of sending; the message may be there or not.", in_flight]
         screen = scene.screen
         follower: Following | None = None
 
-        def show(event: "RunEvent") -> None:
+        def show(event: "RunEvent", _: Branch) -> None:
             if screen.mode == "jsonl":
                 screen.document(as_json(event))
 
         def committed(accepted: "Accepted") -> None:
             nonlocal follower
-            follower = Following(scene, client, accepted.turn, accepted.position, show)
+            tree = Tree(accepted.turn, opened_session.agent)
+            follower = Following(scene, client, tree, accepted.position, show)
             follower.on_leaving(wanted.stop_on_interrupt and wanted.wait)
             _announce(scene, accepted)  # only now: who reads it and interrupts gets what was asked for
 
@@ -73,18 +76,18 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
         if how == "timeout":
             screen.talk(f"--timeout ran out after {wanted.timeout_s:g} s. The run goes on.", "yellow")
             screen.talk(scene.farewell[-1])
-        return await _finish(screen, client, run, follower.tally, how)
+        return await _finish(screen, client, follower.tree, how)
 
 
-async def _session(client: "Client", wanted: Wanted) -> str:
+async def _session(client: "Client", wanted: Wanted) -> "SessionRow":
     if wanted.session is None:
-        return (await client.open_session(wanted.agent or DEFAULT_AGENT, wanted.workdir)).id
+        return await client.open_session(wanted.agent or DEFAULT_AGENT, wanted.workdir)
     if wanted.workdir is not None:
         raise UsageError("a session keeps its directory", "leave out --workdir, or start without --session")
     session = await client.find_session(wanted.session)
     if wanted.agent not in (None, session.agent):
         raise UsageError(f"session {session.id} works with {session.agent}", "leave out --agent")
-    return session.id
+    return session
 
 
 def _announce(scene: Scene, accepted: "Accepted") -> None:
@@ -105,53 +108,74 @@ def _handed_over(screen: Screen, session: str, run: str) -> int:
     return Code.DONE
 
 
-async def _finish(screen: Screen, client: "Client", run: str, tally: Tally, how: str) -> int:
-    turn = await client.find_turn(run)
+async def _finish(screen: Screen, client: "Client", tree: Tree, how: str) -> int:
+    turns = await client.turns_of_run(tree.root.run)
+    state = tree.root.tally.state
     if screen.mode != "text":
-        document = await _document(client, turn, tally)
+        document = await _document(client, turns, tree)
         screen.document({"type": "result", **document} if screen.mode == "jsonl" else document)
     elif how == "ended" and not screen.quiet:
-        print_answer(screen, turn)
+        print_answer(screen, turns[-1])
     if how != "ended":
         return Code.TIMEOUT if how == "timeout" else Code.WAITS
     if screen.progress:
-        _say_ending(screen, turn, tally)
-    elif screen.mode == "text" and turn.reason:
-        screen.talk(turn.reason)
-    return of_ending(turn.state, bool(tally.unknown))
+        _say_ending(screen, turns, tree)
+    elif screen.mode == "text" and tree.root.tally.reason:
+        screen.talk(tree.root.tally.reason)
+    return of_ending(state, bool(tree.unknown))
 
 
-async def _document(client: "Client", turn: "TurnRow", tally: Tally) -> dict[str, Any]:
-    approvals = await client.approvals("all", turn.id, ALL_APPROVALS)
+async def _document(client: "Client", turns: "list[TurnRow]", tree: Tree) -> dict[str, Any]:
+    """`steps` of the run's own turns; `usage`, `cost` and `approvals` of all that it delegated, too."""
+    root = tree.root
+    of_turns = [turn for branch in tree for turn in branch.tally.turns or [branch.run]]
+    approvals = [row for turn in of_turns for row in await client.approvals("all", turn, ALL_APPROVALS)]
     return {
-        "session": turn.session,
-        "turn": turn.id,
-        "run": turn.run,
-        "state": turn.state,
-        "reason": turn.reason,
-        "text": turn.text,
-        "steps": turn.steps,
-        "usage": turn.usage.model_dump(),
-        "cost": {"usd": None, "unpriced_calls": tally.model_calls},
+        "session": root.session,
+        "turn": turns[-1].id,
+        "run": root.run,
+        "state": root.tally.state,
+        "reason": root.tally.reason,
+        "text": turns[-1].text,
+        "steps": sum(turn.steps for turn in turns),
+        "usage": vars(tree.used),
+        "cost": {"usd": None, "unpriced_calls": tree.model_calls},
         "approvals": [{"approval_id": row.id, "state": row.state} for row in approvals],
+        "subagents": [_subagent(branch) for branch in tree if branch is not root],
     }
 
 
-def _say_ending(screen: Screen, turn: "TurnRow", tally: Tally) -> None:
-    parts = [turn.state, f"{turn.steps} step{'' if turn.steps == 1 else 's'}"]
-    if turn.ended_at is not None:
-        took = elapsed((turn.ended_at - (turn.started_at or turn.created_at)).total_seconds() * 1000)
+def _subagent(branch: Branch) -> dict[str, Any]:
+    return {
+        "session": branch.session,
+        "run": branch.run,
+        "agent": branch.agent,
+        "title": branch.title,
+        "state": branch.tally.state,
+        "usage": vars(branch.tally.used),
+    }
+
+
+def _say_ending(screen: Screen, turns: "list[TurnRow]", tree: Tree) -> None:
+    tally, used = tree.root.tally, tree.used
+    steps = sum(turn.steps for turn in turns)
+    parts = [tally.state, f"{steps} step{'' if steps == 1 else 's'}"]
+    if not tree.is_alone:
+        many = sum(1 for _ in tree) - 1
+        parts.append(f"{many} subagent{'' if many == 1 else 's'}")
+    if tally.ended is not None:
+        took = elapsed((tally.ended - (tally.started or tally.ended)).total_seconds() * 1000)
         waited = tally.waited.total_seconds() * 1000
         parts.append(f"{took} ({elapsed(waited)} waiting for a person)" if waited else took)
-    used = turn.usage
     if used.input_tokens is not None:
         cached = f" ({tokens(used.cached_tokens)} cached)" if used.cached_tokens else ""
         parts.append(f"{tokens(used.input_tokens)} in{cached} {tokens(used.output_tokens)} out")
     screen.talk(" · ".join(parts), "dim")
-    for call in tally.unknown:
-        screen.talk(f"outcome unknown: {tally.told(call)} ({call}); look before you repeat it", "red")
-    if turn.reason:
-        screen.talk(turn.reason, "red" if turn.state == "failed" else "yellow")
+    for branch, call in tree.unknown:
+        told = f"{branch.tally.told(call)} ({call})"
+        screen.talk(f"outcome unknown: {told}; look before you repeat it", "red")
+    if tally.reason:
+        screen.talk(tally.reason, "red" if tally.state == "failed" else "yellow")
 
 
 def register(app: typer.Typer) -> None:

@@ -6,20 +6,24 @@ import os
 import select
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO
 
 from gateway.cli.text import one_line, plain
-from gateway.color import ColorChoice, colored
+from gateway.color import ColorChoice, colored, moves
 from roundturn.jsontext import clean_json
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gateway.cli.exits import Kind
+    from gateway.cli.region import Region
 
 Mode = Literal["text", "json", "jsonl"]
 LINE_BYTES = 4096  # a terminal gives a line at a time and none is longer
-ASCII = str.maketrans({"✓": "+", "✗": "x", "▲": "!", "■": "#", "·": "-", "…": "...", "›": ">", "⠋": "*"})  # fmt: skip
+ASCII = str.maketrans({
+    "✓": "+", "✗": "x", "▲": "!", "■": "#", "·": "-", "…": "...", "›": ">", "├": "+", "└": "+", "│": "|", "─": "-",
+    "↓": "<", **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*")})  # fmt: skip
 
 
 class Screen:
@@ -41,12 +45,17 @@ class Screen:
         self.quiet = quiet
         self.width = width
         self._color = color
-        self._transient = False
+        self._region: Region | None = None
 
     @property
     def progress(self) -> bool:
         """Whether rows about a run are wanted: a script that reads JSON wants nothing else on stderr."""
         return not self.quiet and (self.mode == "text" or self.talks_to_person)
+
+    @property
+    def moves(self) -> bool:
+        """Whether `draw` may be used."""
+        return moves(sys.stderr)
 
     def can_ask(self) -> bool:
         return sys.stdin is not None and sys.stdin.isatty() and self.talks_to_person
@@ -55,7 +64,6 @@ class Screen:
 
     def data(self, text: str) -> None:
         """A line or more of an answer on stdout."""
-        self.calm()
         self._write(sys.stdout, plain(text).rstrip("\n") + "\n")
 
     def document(self, value: Any) -> None:
@@ -101,23 +109,12 @@ class Screen:
 
     def talk(self, text: str = "", style: str = "") -> None:
         """A line for people, whole."""
-        self.calm()
         text = plain(text)
         if style and colored(sys.stderr, self._color):
             from rich.text import Text
 
-            console = self._console(sys.stderr)
-            with console.capture() as captured:
-                console.print(Text(text, style=style), soft_wrap=True, end="")
-            text = captured.get()
+            text = self._painted(Text(text, style=style))
         self._write(sys.stderr, text + "\n")
-
-    def row(self, text: str, style: str = "") -> None:
-        """A row of progress: cut to a terminal's width, whole elsewhere."""
-        room = (self.width or _columns(sys.stderr)) - 1
-        if self.talks_to_person and len(text) > room:
-            text = f"{text[: room - 1]}…"
-        self.talk(text, style)
 
     def fault(self, kind: "Kind", detail: str, hint: str) -> None:
         """What went wrong, why, and what to do next."""
@@ -136,20 +133,40 @@ class Screen:
         self._write(sys.stderr, question)
         return await typed_line()
 
-    def transient(self, text: str) -> None:
-        """A line that the next one replaces; only on a terminal."""
-        room = (self.width or _columns(sys.stderr)) - 1
-        self._write(sys.stderr, f"\r\x1b[K{plain(text)[:room]}")
-        self._transient = True
+    def draw(self, lines: "Sequence[Text]") -> None:
+        """Lines below everything else, which the next ones replace; where `moves`."""
+        if self._region is None:
+            from gateway.cli.region import Region
+
+            self._region = Region(lambda text: self._put(sys.stderr, text), self.columns, self._painted)
+        self._region.draw(lines)
 
     def calm(self) -> None:
-        if self._transient:
-            self._transient = False
-            self._write(sys.stderr, "\r\x1b[K")
+        """What was drawn is gone until the next `draw`."""
+        if self._region is not None:
+            self._region.clear()
+
+    def columns(self) -> int:
+        return self.width or columns_of(sys.stderr)
+
+    def _painted(self, text: "Text") -> str:
+        from gateway.cli.region import painted
+
+        return painted(text, colored(sys.stderr, self._color))
 
     # -- streams
 
     def _write(self, stream: TextIO, text: str) -> None:
+        """Whole lines, above what is drawn."""
+        if self._region is None or not self._region.is_drawn or not (self.terminal or stream is sys.stderr):
+            self._put(stream, text)
+        elif stream is sys.stderr:
+            self._region.above(text)
+        else:
+            with self._region.aside():
+                self._put(stream, text)
+
+    def _put(self, stream: TextIO, text: str) -> None:
         encoding = (stream.encoding or "").lower().replace("-", "")
         try:
             _write_all(stream, text if encoding == "utf8" else text.translate(ASCII))
@@ -168,7 +185,7 @@ class Screen:
             force_terminal=painted,
             color_system="standard" if painted else None,
             no_color=not painted,
-            width=self.width or _columns(stream),
+            width=self.width or columns_of(stream),
             markup=False,
             emoji=False,
             highlight=False,
@@ -210,7 +227,7 @@ def _write_all(stream: TextIO, text: str) -> None:
             select.select((), (stream,), ())
 
 
-def _columns(stream: TextIO) -> int:
+def columns_of(stream: TextIO) -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
@@ -226,33 +243,3 @@ def _json(value: Any, stream: TextIO) -> str:
     text = json.dumps(clean_json(value), ensure_ascii=not utf8)
     # C1 controls are legal in JSON and still steer some terminals.
     return "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" else c for c in text) if utf8 else text
-
-
-class Pulse:
-    """Says that something still goes on: a moving line on a terminal, a line every 15 s elsewhere."""
-
-    FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-    FIRST_S, TICK_S, LINE_S = 1.0, 0.1, 15.0
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self.doing = ""
-        self._since = time.monotonic()
-
-    def now(self, doing: str) -> None:
-        if doing != self.doing:
-            self.doing, self._since = doing, time.monotonic()
-
-    async def run(self) -> None:
-        moving = self._screen.talks_to_person and not os.environ.get("CI")
-        beat = 0
-        while True:
-            await asyncio.sleep(self.TICK_S if moving else self.LINE_S)
-            seconds = time.monotonic() - self._since
-            if not self.doing or seconds < self.FIRST_S:
-                continue
-            beat += 1
-            if moving:
-                self._screen.transient(f"  {self.FRAMES[beat % 10]} {self.doing}  {seconds:.0f} s")
-            else:
-                self._screen.talk(f"  … {self.doing}, {seconds:.0f} s")

@@ -10,9 +10,10 @@ import typer
 
 from gateway.cli.command import Scene, opened, perform
 from gateway.cli.exits import Code, more
-from gateway.cli.follow import SAFE, Tally, behind
+from gateway.cli.follow import SAFE, behind
 from gateway.cli.options import Actor, Color, Header, Home, Json, Limit, Quiet, Verbose, Width, actor
 from gateway.cli.screen import Screen
+from gateway.cli.tally import Tally
 from gateway.cli.text import ago, elapsed, one_line, revealed, rfc3339, row_of, short
 from roundturn.errors import Settled
 
@@ -68,9 +69,13 @@ async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
 
 
 async def _tally(client: "Client", turn: "TurnRow") -> Tally:
-    tally = Tally()
+    """Of what happened in this turn: its run may have others."""
+    tally, now = Tally(), turn.run
     async for event in client.events(turn.run):
-        tally.add(event)
+        if event.type == "turn.started":
+            now = event.data.get("turn", turn.run)
+        if now == turn.id:
+            tally.add(event)
     return tally
 
 
@@ -100,7 +105,7 @@ async def show_session(scene: Scene, target: str) -> int:
         return Code.DONE
     for turn, tally in turns:
         number = turn.id.rsplit("/", 1)[1]
-        screen.data(f"{number}  > {_indented(revealed(tally.text))}")
+        screen.data(f"{number}  > {_indented(revealed(_message(tally)))}")
         for call in tally.calls:
             screen.data(f"   · {tally.told(call)}{'  (outcome unknown)' if call in tally.unknown else ''}")
         if turn.text:
@@ -108,6 +113,12 @@ async def show_session(scene: Scene, target: str) -> int:
         if turn.state != "completed":
             screen.data(f"   ({': '.join(part for part in (turn.state, row_of(turn.reason)) if part)})")
     return Code.DONE
+
+
+def _message(tally: Tally) -> str:
+    """What the turn was about: somebody's words, or what its subagents have brought."""
+    many = len(tally.delivered)
+    return tally.text if not many else f"[{many} result{'' if many == 1 else 's'} of subagents]"
 
 
 def _indented(text: str) -> str:
@@ -123,7 +134,7 @@ def _turn(turn: "TurnRow", tally: Tally) -> dict[str, Any]:
         "turn": turn.id,
         "state": turn.state,
         "reason": turn.reason,
-        "message": tally.text,
+        "message": _message(tally),
         "calls": calls,
         "text": turn.text,
     }

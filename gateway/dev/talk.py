@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from gateway.cli.region import Region, painted
+from gateway.cli.screen import columns_of
 from gateway.cli.text import row_of
-from gateway.color import ColorChoice, colored
+from gateway.color import ColorChoice, colored, moves
 from roundturn.errors import RoundturnError
 from roundturn.settings import Settings
 from roundturn.stores import open_store
@@ -30,11 +32,19 @@ class Talk:
         self._stream = stream
         self._name = name
         self._colored = colored(stream, color)
+        self.moves = moves(stream)
+        self.region = Region(self._put, self.columns, lambda text: painted(text, self._colored))
+
+    def columns(self) -> int:
+        return columns_of(self._stream)
+
+    def _put(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
 
     def line(self, text: str = "") -> None:
-        with suppress(OSError, ValueError):
-            self._stream.write(f"{text}\n")
-            self._stream.flush()
+        self.region.above(f"{text}\n")
 
     def check(self, name: str, text: str, took_s: float | None = None) -> None:
         took = "" if took_s is None else self.paint(f"   {took_s:.1f} s", DIM)

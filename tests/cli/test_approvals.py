@@ -1,5 +1,6 @@
 """Approvals on the command line: what is shown is what is answered, and the answer says what it did."""
 
+import codecs
 import os
 import pty
 import signal
@@ -22,10 +23,11 @@ ASKS = scenario("ship", step(("bash", {"command": "echo shipped"})), step(text="
 class Terminal:
     """A command whose three streams are a terminal that the test types into."""
 
-    def __init__(self, d: Desk, *arguments: str) -> None:
+    def __init__(self, d: Desk, *arguments: str, columns: int = 200) -> None:
         self._far, near = pty.openpty()
         os.set_blocking(self._far, False)
-        environment = {**d.roundturn.environment, "TERM": "xterm", "COLUMNS": "200"}
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
+        environment = {**d.roundturn.environment, "TERM": "xterm", "COLUMNS": str(columns)}
         self.process = subprocess.Popen(
             [ROUNDTURN, *arguments], stdin=near, stdout=near, stderr=near, env=environment, start_new_session=True
         )  # fmt: skip
@@ -34,25 +36,25 @@ class Terminal:
         d.roundturn.started.append(self)
 
     async def says(self, text: str) -> None:
-        await until(lambda: text in self._read(), f"{text!r} on the terminal")
+        await until(lambda: text in self.read(), f"{text!r} on the terminal")
 
     def type(self, text: str) -> None:
         os.write(self._far, text.encode())
 
     async def ended(self) -> int:
         def over() -> bool:
-            self._read()
+            self.read()
             return self.process.poll() is not None
 
         await until(over, "the command's end")
-        self._read()
+        self.read()
         os.close(self._far)
         return self.process.returncode
 
-    def _read(self) -> str:
+    def read(self) -> str:
         try:
             while more := os.read(self._far, 65536):
-                self.said += more.decode()
+                self.said += self._decoder.decode(more)
         except (BlockingIOError, OSError):
             pass
         return self.said

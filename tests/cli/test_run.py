@@ -11,7 +11,9 @@ from tests.cli.conftest import ROUNDTURN, CommandLine, OpenDesk
 from tests.requirements import requirement
 from tests.system import scenario, step, until
 
-KEYS = {"session", "turn", "run", "state", "reason", "text", "steps", "usage", "cost", "approvals"}
+KEYS = {
+    "session", "turn", "run", "state", "reason", "text", "steps", "usage", "cost", "approvals", "subagents",
+}  # fmt: skip
 ASKS = scenario("ship", step(("bash", {"command": "echo shipped"})), step(text="it is shipped"))
 
 

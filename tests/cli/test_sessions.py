@@ -149,7 +149,7 @@ async def test_events_are_one_object_a_line_and_resume_behind_an_offset(desk: Op
     assert [event["offset"] for event in events] == list(range(1, len(events) + 1))
     assert all(set(event) == {"run", "offset", "type", "ts", "data"} for event in events)
     assert all(event["run"] == run and event["ts"] > 1_600_000_000_000 for event in events)
-    assert events[-1]["type"] == "turn.ended"
+    assert events[-1]["type"] == "run.ended"
     rest = await d.roundturn("events", session, "--jsonl", "--after", "3")
     assert [json.loads(line) for line in rest.out.splitlines()] == events[3:]
     behind = await d.roundturn("events", run, "--follow", "--after", "999")
@@ -168,7 +168,7 @@ async def test_events_end_with_the_answer_where_there_is_room_for_it(desk: OpenD
         assert terminal.said.endswith("completed\r\n\r\nthe answer\r\n\r\n")
         document = (await d.roundturn("events", run, "--json", *follow)).document
         assert (document["state"], document["text"]) == ("completed", "the answer")
-        assert document["items"][-1]["type"] == "turn.ended"
+        assert document["items"][-1]["type"] == "run.ended"
         assert "the answer" not in (await d.roundturn("events", run, *follow)).out
     chosen = Terminal(d, "events", run, "--types", "tool")
     assert await chosen.ended() == 0
