@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test scale check bench requirements
+.PHONY: help demo dev test chaos scale check bench requirements
 
 BIN := .venv/bin
 READY := .venv/ready
@@ -14,7 +14,7 @@ PYTHONS := python3.13 python3.12 python3.11 python3
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY) ## the tour, by itself; INTERACTIVE=1 waits for you; OPENAI_API_KEY=… MODEL=… take a real model
+demo: $(READY) ## an incident, three agents, three kills; INTERACTIVE=1 waits for you; OPENAI_API_KEY=… MODEL=… take a real model
 	@$(BIN)/roundturn demo
 
 dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
@@ -22,6 +22,9 @@ dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
 
 test: $(READY) ## the whole test-suite; ARGS='-k approval' narrows it
 	$(BIN)/python -m pytest -n 3 $(ARGS)
+
+chaos: $(READY) ## the demo's incident 20 times, each with its own random kills of worker and Temporal; some minutes
+	TEST_CHAOS=all $(BIN)/python -m pytest tests/chaos/test_incident.py -n 3 $(ARGS)
 
 scale: $(READY) ## tests/scale in full size, with its figures, about half an hour; ARGS='-k pending' narrows it
 	TEST_SCALE=full $(BIN)/python -m pytest -s tests/scale $(ARGS)

@@ -110,5 +110,16 @@ def test_the_wheel_holds_all_five_packages_with_their_data(tmp_path: Path) -> No
         if path.relative_to(ROOT).parts[0] in PACKAGES
         and path.suffix in (".py", ".md", ".json", ".typed", ".mako")
     }
+    example = [
+        path.relative_to(ROOT / "examples") for path in tracked() if path.is_relative_to(ROOT / "examples")
+    ]
+    wanted |= {f"gateway/dev/example/{path.relative_to('incident').as_posix()}" for path in example}
     assert wanted <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    asks = "from gateway.dev import incident; print(incident.folder()); print(incident.task())"
+    found = subprocess.run(
+        [sys.executable, "-c", asks], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "installed")},
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert found.startswith(f"{tmp_path / 'installed' / 'gateway' / 'dev' / 'example'}\nCheckout fails")

@@ -1,6 +1,6 @@
 """The tree of agents and the rows about it, from journals that are made up."""
 
-from gateway.cli.rows import Rows
+from gateway.cli.rows import Row, Rows
 from gateway.cli.tree import Tree
 from tests.cli.made_up import LOGS, PARENT, SETTINGS, Story, asking, grown, incident
 from tests.requirements import requirement
@@ -13,7 +13,7 @@ def rows(story: Story) -> list[str]:
     for event in story.events:
         branch = tree.add(event)
         assert branch is not None
-        said += [row.text for row in found.of(event, branch)]
+        said += [row.fitted(None) for row in found.of(event, branch)]
     return said
 
 
@@ -76,3 +76,10 @@ def test_an_agent_alone_is_not_named() -> None:
     story.end(PARENT, 2)
     assert [" ".join(row.split()) for row in rows(story)] == ["✗ note a 41 ms outcome_unknown once"]
     assert grown(story).unknown[0][1] == f"{PARENT}.0.0"
+
+
+def test_a_row_that_is_too_long_keeps_its_end_and_what_is_to_be_copied_is_never_cut() -> None:
+    row = Row("✓ bash  " + "x" * 100, whole=False, tail="41 ms   once")
+    assert row.fitted(40) == "✓ bash  " + "x" * 18 + "… 41 ms   once"
+    assert row.fitted(None).endswith("x 41 ms   once")
+    assert Row("y" * 100).fitted(40) == "y" * 100
