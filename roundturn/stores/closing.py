@@ -63,8 +63,9 @@ def has_live_children(tx: Tx, run: str) -> bool:
     return bool(tx.execute(select(live)).scalar_one())
 
 
-def end_if_over(tx: Tx, run: str, state: RunState, reason: str, turn: str, closing: Closing) -> None:
-    """After a turn of it has ended; a run ends once, with the state of its last turn (design section 7)."""
+def end_if_over(tx: Tx, turn: Row[Any], state: RunState, reason: str, closing: Closing) -> None:
+    """After the run's last turn has ended; a run ends once, with the state of its last turn (design section 7)."""
+    run: str = turn.run
     more = exists().where(inbox.c.run == run, inbox.c.state.in_(OPEN_ROWS))
     if has_live_children(tx, run) or tx.execute(select(more)).scalar_one():
         return
@@ -74,7 +75,7 @@ def end_if_over(tx: Tx, run: str, state: RunState, reason: str, turn: str, closi
     closing.say(run, NewEvent(RUN_ENDED, {"state": state, "reason": reason}))
     row = run_row(tx, run)
     if row.parent_run is not None:
-        _complete(tx, row, turn, closing)
+        _complete(tx, row, last_words(tx, turn.id, turn.generation), closing)
 
 
 def wakeups_again(tx: Tx, run: str) -> Wakeups:
@@ -87,17 +88,15 @@ def wakeups_again(tx: Tx, run: str) -> Wakeups:
     return Wakeups((row.parent_session,), turns)
 
 
-def _complete(tx: Tx, row: Row[Any], turn: str, closing: Closing) -> None:
+def _complete(tx: Tx, row: Row[Any], text: str, closing: Closing) -> None:
     """The subagent's result and, unless nobody wants it, the parent's inbox row: the same transaction (B-03)."""
-    text = _last_words(tx, turn)
-    at = now(tx)
     tx.execute(
         completions.insert().values(
             run=row.id,
             parent_run=row.parent_run,
             text=text,
             delivery="discarded" if row.discarded else "waiting",
-            created_at=at,
+            created_at=now(tx),
         )
     )
     if run_row(tx, row.parent_run).state == "active":
@@ -119,12 +118,15 @@ def _complete(tx: Tx, row: Row[Any], turn: str, closing: Closing) -> None:
     release(tx, row.parent_session, closing)
 
 
-def _last_words(tx: Tx, turn: str) -> str:
+def last_words(tx: Tx, turn: str, generation: int) -> str:
+    """What the model said last in a turn, and said with words; empty when it never did."""
     said = select(entries.c.text).where(
-        entries.c.turn == turn, entries.c.role == "assistant", func.length(entries.c.text) > 0
+        entries.c.turn == turn,
+        entries.c.role == "assistant",
+        entries.c.generation == generation,
+        func.length(entries.c.text) > 0,
     )
-    found = tx.execute(said.order_by(entries.c.generation.desc(), entries.c.seq.desc()).limit(1))
-    return found.scalar_one_or_none() or ""
+    return tx.execute(said.order_by(entries.c.step.desc()).limit(1)).scalar_one_or_none() or ""
 
 
 def announce(tx: Tx, session: str, run: str, not_before: datetime | None) -> None:

@@ -16,6 +16,7 @@ from roundturn.stores.closing import (
     discard_results,
     end_if_over,
     hold,
+    last_words,
     lock,
     run_row,
     settle_delivery,
@@ -23,7 +24,7 @@ from roundturn.stores.closing import (
 )
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence
-from roundturn.stores.tables import approvals, entries, inbox, runs, tool_calls, turns
+from roundturn.stores.tables import approvals, inbox, runs, tool_calls, turns
 from roundturn.tool import Effect
 
 NOT_RUN = "Not run: the turn ended first."
@@ -89,7 +90,7 @@ class SqlTurns:
         closing = Closing()
         closing.say(row.run, *_settle_calls(tx, turn), *cancel_approvals(tx, turn))
         _end(tx, row, state, reason, steps, closing)
-        end_if_over(tx, row.run, state, reason, turn, closing)
+        end_if_over(tx, row, state, reason, closing)
         return Finished(first=True, wakeups=closing.write(tx))
 
     @reading
@@ -152,7 +153,7 @@ def stop_run(tx: Tx, run: str, origin: str, closing: Closing) -> None:
             _end(tx, row, "cancelled", f"stopped by {origin} before it started", 0, closing)
     if not running:
         reason = f"stopped by {origin}"
-        end_if_over(tx, run, "cancelled", reason, rows[-1].id, closing)
+        end_if_over(tx, rows[-1], "cancelled", reason, closing)
 
 
 def _end(tx: Tx, row: Row[Any], state: RunState, reason: str, steps: int, closing: Closing) -> None:
@@ -204,12 +205,6 @@ def _one(tx: Tx, query: Select[Any]) -> TurnRow | None:
 
 
 def _turn(tx: Tx, row: Row[Any]) -> TurnRow:
-    said = (
-        select(entries.c.text)
-        .where(entries.c.turn == row.id, entries.c.role == "assistant", func.length(entries.c.text) > 0)
-        .order_by(entries.c.generation.desc(), entries.c.seq.desc())
-        .limit(1)
-    )
     return TurnRow(
         id=row.id,
         session=row.session,
@@ -217,7 +212,7 @@ def _turn(tx: Tx, row: Row[Any]) -> TurnRow:
         generation=row.generation,
         state=row.state,
         reason=row.reason,
-        text=(tx.execute(said)).scalar_one_or_none() or "",
+        text=last_words(tx, row.id, row.generation),
         steps=row.steps,
         stop_origin=row.stop_origin,
         created_at=row.created_at,

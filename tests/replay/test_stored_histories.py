@@ -67,7 +67,7 @@ def test_every_workflow_type_has_a_stored_history_and_every_type_in_the_tree_is_
 
 
 def test_no_worker_has_a_list_of_workflows_of_its_own() -> None:
-    assert re.findall(r"workflows=(\w+|\[)", module("worker/build.py").text) == ["WORKFLOWS"]
+    assert re.findall(r"\bworkflows=(\w+|\[)", module("worker/build.py").text) == ["WORKFLOWS"]
 
 
 def test_every_scene_that_is_recorded_has_its_histories_and_none_is_left_of_another() -> None:
