@@ -1,6 +1,7 @@
 """A real PostgreSQL server from the package index, on a socket in a folder of its own; as root and as anybody else."""
 
 import asyncio
+import atexit
 import os
 import signal
 import tempfile
@@ -76,4 +77,5 @@ class PostgresServer:
 
     def close(self) -> None:
         self._server.cleanup()
+        atexit.unregister(self._server._cleanup)  # it would make the folder again
         self._folder.cleanup()
