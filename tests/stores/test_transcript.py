@@ -90,7 +90,7 @@ async def test_a_reply_for_an_ended_turn_is_not_stored_but_its_cost_is(store: St
     assert await reply(store, turn) is None
     assert await store.ledger.read(ids.call_id(turn, 0, 0)) is None
     assert (await usage(store, turn)).input_tokens == 5
-    assert (await scene.events(store, turn))[-1] == "turn.ended"
+    assert (await scene.events(store, turn))[-1] == "run.ended"
 
 
 async def test_a_reply_for_another_generation_is_not_stored(store: Store, database: Database) -> None:
