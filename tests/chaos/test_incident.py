@@ -88,6 +88,7 @@ async def test_random_deaths_change_neither_the_report_nor_the_effects(
 async def check_counts(job: Job, deaths: Deaths) -> None:
     evidence = job.evidence()
     begun, ended = job.checks()
+    assert deaths.happened, "nothing was proved"
     unknown = job.tree.unknown
     assert await evidence.starts("bash", "check.sh") == 1
     if unknown:  # killed in the act: honestly unknown, and not begun again
