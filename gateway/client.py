@@ -128,7 +128,7 @@ class Client:
     async def _seen(self, row: SessionRow) -> SessionOverview:
         turn = await self.store.turns.last_of(row.id)
         running = turn is not None and turn.state == "running"
-        waits = await self.approvals("pending", turn.id, MOST_WAITS) if turn and running else []
+        waits = await self.store.approvals.page(["pending"], turn.id, MOST_WAITS) if turn and running else []
         first = await self.store.journal.read(ids.turn_id(row.id, 1), 0, 1)
         title = str(first[0].data.get("text", "")) if first else ""
         return SessionOverview(row, turn, len(waits), title)
@@ -225,11 +225,25 @@ class Client:
         return found[0]
 
     async def approvals(
-        self, state: State | Literal["all"], turn: str | None, limit: int
+        self, state: State | Literal["all"], run: str | None, limit: int
     ) -> list[ApprovalRow]:
-        """Oldest first."""
+        """Oldest first; of a run with all that it delegated, when one is named."""
         states = EVERY_STATE if state == "all" else (state,)
-        return await self.store.approvals.page(states, turn, limit)
+        if run is None:
+            return await self.store.approvals.page(states, None, limit)
+        found = [
+            row
+            async for turn in self._tree_turns(run)
+            for row in await self.store.approvals.page(states, turn, limit)
+        ]
+        return sorted(found, key=lambda row: row.created_at)[:limit]
+
+    async def _tree_turns(self, run: str) -> AsyncIterator[str]:
+        for turn in await self.store.turns.of_run(run):
+            yield turn.id
+        for child in await self.store.runs.children(run):
+            async for below in self._tree_turns(child.id):
+                yield below
 
     async def approval_with_call(self, prefix: str) -> Question:
         row = await self.find_approval(prefix)

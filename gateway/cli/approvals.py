@@ -56,10 +56,10 @@ async def list_approvals(
     scene: Scene, state: StateChoice, target: str | None, limit: int, watch: bool
 ) -> int:
     async with opened(scene, temporal=False) as client:
-        turn = None if target is None else (await client.find_turn(target)).id
+        run = None if target is None else (await client.find_turn(target)).run
         if watch:
-            await _watch(scene, client, state, turn, limit)
-        rows = await client.approvals(state, turn, limit)
+            await _watch(scene, client, state, run, limit)
+        rows = await client.approvals(state, run, limit)
     screen = scene.screen
     if screen.mode != "text":
         screen.items([item(row) for row in rows])
@@ -77,12 +77,12 @@ async def list_approvals(
     return Code.DONE
 
 
-async def _watch(scene: Scene, client: "Client", state: StateChoice, turn: str | None, limit: int) -> None:
+async def _watch(scene: Scene, client: "Client", state: StateChoice, run: str | None, limit: int) -> None:
     """Until Ctrl-C: a line for each approval that appears or, when other states are listed too, changes."""
     scene.farewell = ["Left. What waits goes on waiting."]
     seen: set[tuple[str, str]] = set()
     while True:
-        for row in await client.approvals(state, turn, limit):
+        for row in await client.approvals(state, run, limit):
             if (row.id, row.state) in seen:
                 continue
             seen.add((row.id, row.state))
@@ -206,7 +206,9 @@ def register(app: typer.Typer) -> None:
     @app.command("list", epilog=list_more)
     def list_(
         state: Annotated[StateChoice, typer.Option("--state", help="Which ones.")] = "pending",
-        run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run only.")] = None,
+        run: Annotated[
+            str | None, typer.Option("--run", metavar="RUN", help="Of this run and its subagents only.")
+        ] = None,
         watch: Annotated[
             bool, typer.Option("--watch", help="Add a line for each new one, until Ctrl-C.")
         ] = False,

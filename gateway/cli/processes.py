@@ -114,7 +114,7 @@ def register(app: typer.Typer) -> None:
         home: Home = None,
         verbose: Verbose = False,
     ) -> int:
-        """Show with a scripted model what survives a killed worker, an approval and a restart."""
+        """Three agents work on an incident; worker and Temporal are killed, and what must hold is counted."""
         return guarded(
             lambda settings: demo_here(home, auto, color, verbose), Screen(color=color), home, verbose
         )

@@ -128,8 +128,7 @@ async def _finish(screen: Screen, client: "Client", tree: Tree, how: str) -> int
 async def _document(client: "Client", turns: "list[TurnRow]", tree: Tree) -> dict[str, Any]:
     """`steps` of the run's own turns; `usage`, `cost` and `approvals` of all that it delegated, too."""
     root = tree.root
-    of_turns = [turn for branch in tree for turn in branch.tally.turns or [branch.run]]
-    approvals = [row for turn in of_turns for row in await client.approvals("all", turn, ALL_APPROVALS)]
+    approvals = await client.approvals("all", root.run, ALL_APPROVALS)
     return {
         "session": root.session,
         "turn": turns[-1].id,

@@ -19,7 +19,7 @@ from tests.system import System, TemporalServer
 SEEDS = (11, 23, 37, 41, 53, 67, 71, 83, 97, 101, 113, 127, 131, 149, 157, 163, 179, 181, 191, 199)
 ON = tuple(zip(SEEDS, ("sqlite", "postgresql") * (len(SEEDS) // 2), strict=True))
 PLAYED = ON if os.environ.get("TEST_CHAOS") == "all" else ON[:3]
-EVENTS = 78  # about so many in the whole tree; deaths are spread over them
+EVENTS = 78  # of the 87 in the whole tree: deaths are spread over these, and work is left after each
 LATEST_S = 0.6  # after the event that a death belongs to
 LIMIT_S = 240
 

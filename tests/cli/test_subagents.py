@@ -74,6 +74,8 @@ async def test_the_document_counts_the_whole_tree_and_lists_the_subagents(led: A
     (asked,) = found["approvals"]
     assert asked["state"] == "pending"
     assert (await d.system.pending(child["run"]))[0].id == asked["approval_id"]
+    listed = (await d.roundturn("approvals", "list", "--run", found["run"], "--json")).document["items"]
+    assert [one["approval_id"] for one in listed] == [asked["approval_id"]]
     await d.system.decide(asked["approval_id"])
     followed = await d.roundturn("events", found["run"], "--follow", "--jsonl")
     assert followed.code == 0
