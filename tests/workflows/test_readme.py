@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import ROOT, scenario, step
+from tests.workflows.test_subagents import run_ended
 
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MOST_LINES = 25
@@ -42,6 +43,28 @@ async def test_the_first_agent_of_the_readme_is_valid_and_answers(system: OpenSy
     body = (await s.model.requests())[0]["body"]
     assert "You change nothing." in body["messages"][0]["content"]
     assert [tool["function"]["name"] for tool in body["tools"]] == ["read_file"]
+
+
+@requirement("A-04", "B-02")
+async def test_the_team_of_the_readme_works_with_its_reader(system: OpenSystem, tmp_path: Path) -> None:
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    (folder / "reader.md").write_text(shown("Your own agent", "+++"))
+    text = shown("A team of agents", "+++")
+    assert len(text.splitlines()) <= MOST_LINES
+    (folder / "lead.md").write_text(text)
+    ask = ("spawn_subagent", {"agent": "reader", "task": "look into a.txt"})
+    s = await system(
+        scenario("go", step(ask), step(text="asked"), step(text="told: {{newest}}")),
+        scenario("look into", step(("read_file", {"path": "a.txt"})), step(text="{{results}}")),
+        agents_dir=folder,
+    )
+    (s.workdir / "a.txt").write_text("what is in the file")
+    await s.start_worker()
+    session = await s.client.open_session("lead", s.workdir)
+    run = await s.send("go", session.id)
+    await run_ended(s, run)
+    assert "what is in the file" in (await s.client.store.turns.of_run(run))[-1].text
 
 
 @requirement("T-16", "M-19", "T-09")
