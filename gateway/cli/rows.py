@@ -28,9 +28,10 @@ class Row:
     def fitted(self, room: int | None) -> str:
         """In `room` cells, or however long it is."""
         tail = f" {self.tail}" if self.tail else ""
-        if room is not None and not self.whole and len(self.text) + len(tail) > room:
-            return f"{self.text[: max(0, room - 1 - len(tail))]}…{tail}"
-        return f"{self.text}{tail}"
+        if room is None or self.whole or len(self.text) + len(tail) <= room:
+            return f"{self.text}{tail}"
+        left, text = max(1, room - len(tail)), self.text.rstrip()
+        return f"{text if len(text) <= left else f'{text[: left - 1]}…':<{left}}{tail}"
 
 
 class Rows:

@@ -90,8 +90,10 @@ async def _demo(stack: Stack, interactive: bool, verbose: bool, limit_s: float) 
         return 1
     play.step("What the journals have: a tree of agents")
     for line in timeline(play.tree, play.events, play.kills):
-        play.say(line)
-    play.say(f"\n{spent(play.tree)}")
+        play.say(line[: play.room()])
+    talk.line()
+    for line in spent(play.tree):
+        play.explain(line)
     play.step("What was proved, by counting")
     return _verdict(talk, proofs, play.denials, time.monotonic() - began)
 
@@ -99,7 +101,7 @@ async def _demo(stack: Stack, interactive: bool, verbose: bool, limit_s: float) 
 def _verdict(talk: Talk, proofs: list[Proof], denials: int, took_s: float) -> int:
     for proof in proofs:
         mark = talk.paint("✓", GREEN) if proof.holds else talk.paint("✗ NOT TRUE:", RED)
-        talk.line(f"   {mark} {proof.text}")
+        talk.paragraph(proof.text, f"   {mark} ", "     ")
     failed = sum(not proof.holds for proof in proofs)
     talk.line()
     if failed and denials:
@@ -107,11 +109,13 @@ def _verdict(talk: Talk, proofs: list[Proof], denials: int, took_s: float) -> in
             f"you denied {denials} of the calls: the proofs that count what they would have done do not hold"
         )
         return 0
-    talk.line(
+    talk.paragraph(
         f"{failed} of {len(proofs)} proofs failed"
         if failed
         else f"all {len(proofs)} proofs hold: the worker was killed twice and Temporal once, nothing was lost "
-        "and no side effect was repeated"
+        "and no side effect was repeated",
+        "",
+        "",
     )
     talk.line(f"{took_s:.1f} s")
     return 1 if failed else 0

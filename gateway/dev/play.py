@@ -58,8 +58,16 @@ class Play:
         self.stack.talk.line(self.stack.talk.paint(f"{self._steps}  {title}", BOLD))
 
     def say(self, text: str) -> None:
+        """Lines as they are: people copy from them."""
         for line in text.splitlines():
             self.stack.talk.line(f"   {line}")
+
+    def explain(self, text: str) -> None:
+        self.stack.talk.paragraph(text, "   ", "   ")
+
+    def quote(self, text: str) -> None:
+        for line in text.splitlines():
+            self.stack.talk.paragraph(line, "   | ", "   | ")
 
     def evidence(self) -> Evidence:
         killed = [kill.name for kill in self.kills]
@@ -75,7 +83,7 @@ class Play:
         sent = await self.client.send(session.id, incident.task())
         self.step("An agent gets a job")
         self.say(f"session {session.id} in {self.workdir}")
-        self.say("\n".join(f"| {line}" for line in incident.task().splitlines()))
+        self.quote(incident.task())
         run = sent.accepted.turn
         self.tree = Tree(run, incident.AGENT)
         async with beside(*([self._watch()] if self.stack.talk.moves else [])):
@@ -84,7 +92,7 @@ class Play:
         ended = self.tree.root.tally
         if ended.state != "completed":
             raise Unavailable(f"the run ended as {ended.state}: {ended.reason}")
-        self.say("\n".join(f"| {line}" for line in turns[-1].text.splitlines()))
+        self.quote(turns[-1].text)
 
     async def _watch(self) -> None:
         talk = self.stack.talk
@@ -114,10 +122,11 @@ class Play:
                 self.say(self.stack.talk.paint(f"{branch.name}  {line_of(event)}", DIM))
             if event.type not in TOLD_OTHERWISE:
                 for row in rows.of(event, branch):
-                    self.say(self.stack.talk.paint(row.fitted(self._room()), DIM))
+                    self.say(self.stack.talk.paint(row.fitted(self.room()), DIM))
             await self._on(event, branch)
 
-    def _room(self) -> int:
+    def room(self) -> int:
+        """For a row that may be cut."""
         return (self.stack.talk.columns() if self.stack.talk.moves else PIPE_COLUMNS) - len("   ") - 1
 
     async def _on(self, event: RunEvent, branch: Branch) -> None:
@@ -127,7 +136,7 @@ class Play:
             case "tool.started" if event.data["tool"] == "bash":
                 await self._kill_in_the_act(event.data["call"])
             case "tool.settled" if event.data.get("error_type") == "outcome_unknown":
-                self.say(
+                self.explain(
                     "its outcome is unknown, and nobody pretends otherwise: the agent looks, and goes on"
                 )
             case "approval.requested":
@@ -148,7 +157,7 @@ class Play:
     async def _kill_temporal(self) -> None:
         self.step("Two subagents work at the same time, and Temporal itself is killed")
         await self._kill(TEMPORAL)
-        self.say("it finds its own file again; the worker waits for it and goes on")
+        self.explain("it finds its own file again; the worker waits for it and goes on")
 
     async def _approval(self, row: ApprovalRow, branch: Branch) -> None:
         self._decided += 1
@@ -157,7 +166,7 @@ class Play:
         elif row.tool == "bash" and self._killed(WORKER) == 1:
             self.step("The check is allowed, and the worker is killed in the act")
         self.say(f"▲ {branch.name} wants {revealed(row.tool)}  {row_of(_short(row))}")
-        self.say(f"  waits as {row.id}, because of the rule {row.rule}: {row.reason}")
+        self.explain(f"it waits as {row.id}, because of the rule {row.rule}: {row.reason}")
         if not self._killed(WORKER):
             self.step("While it waits, its worker is killed")
             await self._kill(WORKER)
@@ -183,7 +192,7 @@ class Play:
         )
         yes = decided.state in ("approved", "consumed")
         self.denials += decided.state == "denied"
-        self.say(f"{'✓' if yes else '✗'} {row.id} is {'approved' if yes else decided.state}, by {by}")
+        self.explain(f"{'✓' if yes else '✗'} {row.id} is {'approved' if yes else decided.state}, by {by}")
 
     async def _kill_in_the_act(self, call: str) -> None:
         """Once, when the check has begun and has not ended."""
@@ -194,7 +203,7 @@ class Play:
             if incident.in_the_act(self.workdir):
                 self.say(f"it has begun: its first line is in {incident.CHECKS}")
                 await self._kill(WORKER)
-                self.say("the dead worker had claimed the call; the claim runs out after some seconds …")
+                self.explain("the dead worker had claimed the call; the claim runs out after some seconds")
                 return
             await asyncio.sleep(LOOK_S)
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -45,6 +46,13 @@ class Talk:
 
     def line(self, text: str = "") -> None:
         self.region.above(f"{text}\n")
+
+    def paragraph(self, text: str, lead: str, indent: str) -> None:
+        """Whole words on a terminal, one line elsewhere; `lead` takes as much room as `indent`."""
+        room = max(20, self.columns() - 1 - len(indent))
+        lines = textwrap.wrap(text, room, break_on_hyphens=False) if self.moves else [text]
+        for number, line in enumerate(lines or [""]):
+            self.line(f"{indent if number else lead}{line}")
 
     def check(self, name: str, text: str, took_s: float | None = None) -> None:
         took = "" if took_s is None else self.paint(f"   {took_s:.1f} s", DIM)

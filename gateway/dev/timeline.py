@@ -9,7 +9,7 @@ from gateway.cli.text import clock, elapsed, row_of, short, tokens
 from gateway.cli.tree import Branch, Tree
 from roundturn.event import RunEvent
 
-COLUMNS, TOLD = 110, 48
+TOLD = 48  # characters of a call
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ def timeline(tree: Tree, events: Sequence[RunEvent], kills: Sequence[Kill]) -> I
     yield from _branch(tree, tree.root, events, kills, "")
 
 
-def spent(tree: Tree) -> str:
+def spent(tree: Tree) -> tuple[str, str]:
     """Tokens of the tree and of each agent; there are no prices, and nobody pretends that there are."""
     used = tree.used
     each = ", ".join(f"{branch.name} {tokens(branch.tally.used.total)}" for branch in tree)
     return (
-        f"tokens  {tokens(used.input_tokens)} in, {tokens(used.output_tokens)} out ({each})\n"
-        f"cost    unpriced: nobody has told what the {tree.model_calls} model calls cost"
+        f"tokens  {tokens(used.input_tokens)} in, {tokens(used.output_tokens)} out ({each})",
+        f"cost    unpriced: nobody has told what the {tree.model_calls} model calls cost",
     )
 
 
@@ -41,7 +41,7 @@ def _branch(
     tree: Tree, branch: Branch, events: Sequence[RunEvent], kills: Sequence[Kill], lead: str
 ) -> Iterator[str]:
     for at, text, child in _entries(tree, branch, events, kills):
-        yield f"{clock(at, fine=True)}  {lead}│ {text}"[:COLUMNS]
+        yield f"{clock(at, fine=True)}  {lead}│ {text}"
         if child is not None:
             yield from _branch(tree, child, events, kills, f"{lead}│   ")
     yield f"{'':12}  {lead}└ {_summary(branch)}"

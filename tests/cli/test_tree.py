@@ -1,5 +1,7 @@
 """The tree of agents and the rows about it, from journals that are made up."""
 
+from dataclasses import replace
+
 from gateway.cli.rows import Row, Rows
 from gateway.cli.tree import Tree
 from tests.cli.made_up import LOGS, PARENT, SETTINGS, Story, asking, grown, incident
@@ -82,4 +84,5 @@ def test_a_row_that_is_too_long_keeps_its_end_and_what_is_to_be_copied_is_never_
     row = Row("✓ bash  " + "x" * 100, whole=False, tail="41 ms   once")
     assert row.fitted(40) == "✓ bash  " + "x" * 18 + "… 41 ms   once"
     assert row.fitted(None).endswith("x 41 ms   once")
+    assert replace(row, text="✓ bash  x" + " " * 40).fitted(40) == "✓ bash  x" + " " * 18 + " 41 ms   once"
     assert Row("y" * 100).fitted(40) == "y" * 100
