@@ -308,7 +308,6 @@ def test_the_example_in_the_help_of_dev_is_a_scenario_file() -> None:
     assert [one.name for one in read_scenarios(example.encode(), "help")] == ["ship"]
 
 
-def test_the_scripts_of_dev_and_demo_can_be_read() -> None:
-    for name in ("dev", "demo"):
-        script = SCENARIOS / f"{name}.json"
-        assert read_scenarios(script.read_bytes(), str(script))
+def test_the_script_of_dev_can_be_read() -> None:
+    script = SCENARIOS / "dev.json"
+    assert read_scenarios(script.read_bytes(), str(script))
