@@ -5,7 +5,7 @@ import structlog
 from roundturn import ids
 from roundturn.doorbell import Doorbell
 from roundturn.event import RunState
-from roundturn.run import Wakeups
+from roundturn.run import Finished, Wakeups
 from roundturn.store import Store
 
 log = structlog.get_logger()
@@ -16,8 +16,8 @@ class Endings:
         self._store = store
         self._doorbell = doorbell
 
-    async def end(self, turn: str, state: RunState, reason: str, steps: int) -> bool:
-        """True when it had not ended before; repeated or late, it only calls again. Raises `Unavailable`."""
+    async def end(self, turn: str, state: RunState, reason: str, steps: int) -> Finished:
+        """Repeated or late, it only calls again. Raises `Unavailable`."""
         finished = await self._store.turns.finish(turn, state, reason, steps)
         log.info(
             "turn.ended",
@@ -29,7 +29,7 @@ class Endings:
             first=finished.first,
         )
         await self._notify(finished.wakeups)
-        return finished.first
+        return finished
 
     async def _notify(self, wakeups: Wakeups) -> None:
         for session in wakeups.sessions:

@@ -96,4 +96,5 @@ class InboxActivities:
         """Counts a start that Temporal refused; after three the row is settled as failed. True: given up."""
         if await self._store.inbox.count_start(turn) < STARTS_BEFORE_GIVING_UP:
             return False
-        return await self._endings.end(turn, "failed", "its workflow could not be started", 0)
+        ended = await self._endings.end(turn, "failed", "its workflow could not be started", 0)
+        return ended.first

@@ -70,7 +70,7 @@ class ReconcileActivities:
             match await self._doorbell.standing(turn):
                 case "closed":
                     reason = "its workflow was closed from outside"
-                    settled += await self._endings.end(turn, "failed", reason, 0)
+                    settled += (await self._endings.end(turn, "failed", reason, 0)).first
                     await self._doorbell.ring(ids.session_of(turn))
                 case "absent":
                     await self._doorbell.ring(ids.session_of(turn))

@@ -83,6 +83,7 @@ class TurnActivities:
 
     @activity.defn
     @translating
-    async def finish_turn(self, ending: Ending) -> None:
-        """The one terminal transaction; repeated or late, it changes nothing."""
-        await self._endings.end(ending.turn, ending.state, ending.reason, ending.steps)
+    async def finish_turn(self, ending: Ending) -> bool:
+        """The one terminal transaction; repeated or late, it changes nothing. True: the session's inbox is empty."""
+        ended = await self._endings.end(ending.turn, ending.state, ending.reason, ending.steps)
+        return ended.inbox_empty

@@ -16,7 +16,7 @@ KEY = "loopback-only"
 DEFINITION = f"""\
 +++
 name = "{AGENT}"
-tools = ["look", "fetch", "act", "confirm"]
+tools = ["look", "fetch", "act", "job", "confirm"]
 max_steps = 10000
 +++
 
@@ -51,6 +51,14 @@ class Fetch(_Echoing):
 class Act(_Echoing):
     name = "act"
     effect = Effect.ONCE
+    limit_s = 30.0
+
+
+class Job(_Echoing):
+    """May be slow for all that is known of it."""
+
+    name = "job"
+    effect = Effect.ONCE
 
 
 class Confirm(_Echoing):
@@ -59,7 +67,7 @@ class Confirm(_Echoing):
     always_ask = True
 
 
-TOOLS: tuple[type[BaseTool], ...] = (Look, Fetch, Act, Confirm)
+TOOLS: tuple[type[BaseTool], ...] = (Look, Fetch, Act, Job, Confirm)
 
 
 def echo(i: int, data: str) -> str:

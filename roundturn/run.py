@@ -38,9 +38,13 @@ class Wakeups:
 
 @dataclass(frozen=True)
 class Finished:
-    """`first`: it had not ended before. `wakeups` are the same when it is asked again: they may have been lost."""
+    """`first`: it had not ended before. `inbox_empty`: of its session, as the transaction saw it.
+
+    `wakeups` are the same when it is asked again: they may have been lost.
+    """
 
     first: bool
+    inbox_empty: bool
     wakeups: Wakeups
 
 

@@ -31,6 +31,7 @@ CONTROL = workflow.LocalActivityConfig(
 )
 BRIEF_LIMIT = timedelta(seconds=5)
 TOOL_ATTEMPTS = 100  # only a store or server that is away, or a worker's death, uses one up
+QUICK_S = 30  # a side effect that may take longer has a queue of its own, so that it delays nobody
 GRACE = timedelta(seconds=60)  # what an attempt may need beyond the tool's own limit: store, claim, shutdown
 
 
@@ -58,8 +59,9 @@ async def collect(wanted: Collect) -> bool:
     return await workflow.execute_local_activity_method(TurnActivities.collect, wanted, **CONTROL)
 
 
-async def finish_turn(ending: Ending) -> None:
-    await workflow.execute_local_activity_method(TurnActivities.finish_turn, ending, **CONTROL)
+async def finish_turn(ending: Ending) -> bool:
+    """Whether the session's inbox is empty now."""
+    return await workflow.execute_local_activity_method(TurnActivities.finish_turn, ending, **CONTROL)
 
 
 async def call_model(at: ModelStep, options: CallOptions) -> ModelOutcome:
@@ -94,11 +96,10 @@ async def call_tool_beside(plan: CallPlan, options: CallOptions) -> ToolOutcome:
 
 
 async def call_tool(plan: CallPlan, grant: str | None, options: CallOptions) -> ToolOutcome:
-    """Side effects run on a queue of their own, so that a slow one delays nobody."""
     return await workflow.execute_activity_method(
         ToolActivities.call_tool,
         ToolStep(call=plan.id, grant=grant),
-        task_queue=None if plan.effect is Effect.PURE else options.tools_queue,
+        task_queue=None if plan.effect is Effect.PURE or plan.limit_s <= QUICK_S else options.tools_queue,
         start_to_close_timeout=timedelta(seconds=plan.limit_s) + GRACE,
         heartbeat_timeout=timedelta(seconds=options.heartbeat_s),
         retry_policy=RetryPolicy(

@@ -1,8 +1,8 @@
 """A Session hands the rows of its inbox to Turns, one at a time, and completes when the inbox is empty.
 
 A message is a row before the doorbell rings, so the doorbell carries nothing and may be lost or repeated. The one rule:
-the flag is cleared before the inbox is asked, and an empty answer ends the workflow only while the flag is still clear,
-with no await in between. Whoever rings after that starts the workflow anew.
+the flag is cleared before the inbox is asked, by itself or by a turn's last transaction, and an empty answer ends the
+workflow only while the flag is still clear, with no await in between. Whoever rings after that starts the workflow anew.
 """
 
 import asyncio
@@ -42,7 +42,9 @@ class Session:
             self._rung = False
             item = await calls.next_inbox_item(session)
             if isinstance(item, TakenItem):
-                await self._turn(item)
+                was_last = await self._turn(item)
+                if was_last and not self._rung:
+                    return
             elif isinstance(item, Pause):
                 await self._rung_within(timedelta(seconds=item.pause_s))
             elif not self._rung:
@@ -51,7 +53,8 @@ class Session:
                 break
         workflow.continue_as_new(session)
 
-    async def _turn(self, item: TakenItem) -> None:
+    async def _turn(self, item: TakenItem) -> bool:
+        """True when the turn's last transaction found the inbox empty: the flag is older than that."""
         try:
             turn = await workflow.start_child_workflow(
                 Turn.run,
@@ -65,19 +68,20 @@ class Session:
             )
         except WorkflowAlreadyStartedError:
             await self._await_settlement(item)  # an earlier Session started it and was ended from outside
-            return
+            return False
         except ChildWorkflowError:
             await calls.note_failed_start(item.turn)
-            return
+            return False
         try:
-            await turn
+            return await turn
         except ChildWorkflowError as closed:
             if isinstance(closed.cause, CancelledError):
                 # We were cancelled, the turn was not: stopping it is a row. It is one turn at a time all the same.
                 await self._await_settlement(item)
-                return
+                return False
             reason = f"its workflow did not end by itself: {type(closed.cause).__name__}"
             await calls.finish_turn(Ending(turn=item.turn, state="failed", reason=reason, steps=0))
+            return False
 
     async def _await_settlement(self, item: TakenItem) -> None:
         """The turn's own last transaction, or the reconciler, settles the row; nobody tells us, so look."""

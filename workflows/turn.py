@@ -69,7 +69,8 @@ class Turn:
         return TurnStatus(phase=self._phase, step=self._state.step, waiting_for=waiting)
 
     @workflow.run
-    async def run(self, state: TurnState) -> None:
+    async def run(self, state: TurnState) -> bool:
+        """Whether the session's inbox was empty when the turn ended."""
         attend = asyncio.create_task(self._attend())
         try:
             ended = await self._until_ended()
@@ -79,7 +80,7 @@ class Turn:
             ended = Ended("cancelled", "its workflow was cancelled from outside")
         attend.cancel()
         self._phase = "ended"
-        await _finished(
+        return await _finished(
             Ending(turn=state.turn, state=ended.state, reason=ended.reason, steps=self._state.step)
         )
 
@@ -243,7 +244,7 @@ async def _cancelled(step: asyncio.Task[None]) -> None:
         step.exception()  # what it raised no longer matters
 
 
-async def _finished(ending: Ending) -> None:
+async def _finished(ending: Ending) -> bool:
     """The last transaction is repeated when a cancellation falls into it: it changes nothing the second time."""
     while True:
         try:

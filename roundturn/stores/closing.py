@@ -54,6 +54,12 @@ def lock(tx: Tx, session: str) -> Row[Any] | None:
     ).one_or_none()
 
 
+def inbox_is_empty(tx: Tx, turn: str) -> bool:
+    """Of the turn's session; a subagent that is held waits for somebody else's end."""
+    more = exists().where(inbox.c.session == ids.session_of(turn), inbox.c.state.in_(("waiting", "taken")))
+    return not tx.execute(select(more)).scalar_one()
+
+
 def run_row(tx: Tx, run: str) -> Row[Any]:
     return tx.execute(select(runs).where(runs.c.id == run)).one()
 

@@ -16,6 +16,7 @@ from roundturn.stores.closing import (
     discard_results,
     end_if_over,
     hold,
+    inbox_is_empty,
     last_words,
     lock,
     run_row,
@@ -86,12 +87,12 @@ class SqlTurns:
         hold(tx, ids.session_of(turn))
         row = _locked(tx, turn)
         if row is None or row.state != "running":
-            return Finished(first=False, wakeups=wakeups_again(tx, row.run) if row else Wakeups())
+            return Finished(False, inbox_is_empty(tx, turn), wakeups_again(tx, row.run) if row else Wakeups())
         closing = Closing()
         closing.say(row.run, *_settle_calls(tx, turn), *cancel_approvals(tx, turn))
         _end(tx, row, state, reason, steps, closing)
         end_if_over(tx, row, state, reason, closing)
-        return Finished(first=True, wakeups=closing.write(tx))
+        return Finished(True, inbox_is_empty(tx, turn), closing.write(tx))
 
     @reading
     def stopping(self, tx: Tx, limit: int) -> list[str]:

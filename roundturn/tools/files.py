@@ -89,6 +89,7 @@ class WriteFile(BaseTool):
     )
     input_model: ClassVar[type[BaseModel]] = WriteFileInput
     effect: ClassVar[Effect] = Effect.KEYED
+    limit_s: ClassVar[float] = 30.0
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `is_directory`, `write_failed`."""
