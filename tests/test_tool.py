@@ -59,7 +59,7 @@ def test_an_undeclared_effect_is_the_cautious_one() -> None:
 
 @requirement("T-06")
 def test_a_result_is_text_and_whether_it_is_an_error() -> None:
-    assert ToolResult(output="x").model_dump() == {"output": "x", "is_error": False}
+    assert ToolResult(output="x").model_dump(exclude_none=True) == {"output": "x", "is_error": False}
     with pytest.raises(ValueError, match="valid string"):
         ToolResult(output={"a": 1})  # type: ignore[arg-type]
 

@@ -13,7 +13,9 @@ CALL = AskedCall(provider_id="", name="t", arguments="{}")
 def opened(
     entries: list[Entry], results: dict[str, str], *, session: str = "s_x", generation: int = 0
 ) -> OpenStep:
-    return OpenStep(None, True, session, generation, "digest", Conversation(tuple(entries), results))
+    return OpenStep(
+        None, True, session, f"{session}/1", generation, "digest", Conversation(tuple(entries), results)
+    )
 
 
 def entry(seq: int, *, calls: int = 0, step: int = 0) -> Entry:

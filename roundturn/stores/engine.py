@@ -280,6 +280,7 @@ class _Async:
     def __init__(self, url: URL, busy_s: float) -> None:
         limits = {
             "application_name": "roundturn",
+            "synchronous_commit": "on",  # whatever the server's default: Temporal must never be ahead of the store
             "lock_timeout": f"{busy_s * 1000:.0f}",
             # A worker that is frozen, or whose host is gone, must not hold its turn's row against all others.
             "idle_in_transaction_session_timeout": f"{IDLE_S * 1000}",

@@ -306,3 +306,18 @@ async def test_four_processes_may_upgrade_a_fresh_database_at_once(store_url: st
     count = text("SELECT count(*) FROM inbox")
     assert await database.read(lambda tx: tx.execute(count).scalar_one()) == 4
     await database.close()
+
+
+@only_postgresql
+@requirement("J-20")
+async def test_a_commit_is_on_the_disk_before_anybody_hears_of_it_whatever_the_server_is_set_to(
+    store: Store, database: Database
+) -> None:
+    name = database.url.database
+    await database.write(lambda tx: tx.execute(text(f'ALTER DATABASE "{name}" SET synchronous_commit = off')))
+    again = Database(database.url.render_as_string(hide_password=False), 5)
+    try:
+        shown = await again.read(lambda tx: tx.execute(text("SHOW synchronous_commit")).scalar_one())
+    finally:
+        await again.close()
+    assert shown == "on"

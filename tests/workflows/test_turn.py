@@ -34,7 +34,7 @@ async def test_a_turn_runs_steps_until_the_model_answers(system: OpenSystem) -> 
         "message.accepted", "turn.started",
         "step.started", "model.replied", "tool.requested", "tool.requested", "tool.settled", "tool.settled",
         "step.started", "model.replied", "tool.requested", "tool.started", "tool.settled",
-        "step.started", "model.replied", "turn.ended",
+        "step.started", "model.replied", "turn.ended", "run.ended",
     ]  # fmt: skip
 
 
