@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from datetime import timedelta
 from pathlib import Path
 
@@ -154,3 +155,11 @@ def test_the_linter_finds_nothing_in_the_dockerfile() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (linted.returncode, linted.stdout, linted.stderr) == (0, "", "")
+
+
+def test_all_that_the_wheel_is_made_of_reaches_the_image() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = re.findall(r"^COPY (\S+) \1$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(wheel["only-include"]) == set(copied)
+    let_through = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert {path.split("/")[0] for path in copied} <= set(let_through)
