@@ -21,7 +21,7 @@ dev: $(READY) ## Temporal, store and worker on this machine, until Ctrl-C
 	@$(if $(MODEL),ROUNDTURN_MODEL='$(MODEL)') $(BIN)/roundturn dev
 
 test: $(READY) ## the whole test-suite; ARGS='-k approval' narrows it
-	$(BIN)/python -m pytest -n 3 $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 chaos: $(READY) ## the demo's incident 20 times, each with its own random kills of worker and Temporal; some minutes
 	TEST_CHAOS=all $(BIN)/python -m pytest tests/chaos/test_incident.py -n 3 $(ARGS)

@@ -20,6 +20,7 @@ Type = Literal[
     "turn.stop_requested",
     "turn.ended",
     "subagent.spawned",
+    "subagent.awaited",
     "subagent.ended",
     "run.ended",
 ]

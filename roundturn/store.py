@@ -89,7 +89,7 @@ class Look:
     decided: Mapping[str, str]
 
 
-CallStatus = Literal["requested", "claimed", "suspended", "completed", "denied"]
+CallStatus = Literal["requested", "claimed", "suspended", "awaiting", "completed", "denied"]
 FINAL: frozenset[CallStatus] = frozenset({"completed", "denied"})
 
 

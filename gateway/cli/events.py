@@ -188,6 +188,7 @@ SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "turn.started": lambda data: _delivered(data.get("delivers") or []),
     "step.started": lambda data: f"step {data['step'] + 1}  model {data['model']}",
     "model.replied": _replied,
+    "model.limited": lambda data: f"the endpoint asked to wait until {data['until']}",
     "tool.requested": _requested,
     "tool.started": lambda data: f"{place(data['call'])}  {data['tool']}",
     "tool.settled": settled,
@@ -198,6 +199,7 @@ SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "turn.stop_requested": lambda data: f"by {data['origin']}",
     "turn.ended": lambda data: f"{data['state']}  {data['reason']}".rstrip(),
     "subagent.spawned": lambda data: f"{data['agent']}  {short(data['run'])}  {data['title']}".rstrip(),
+    "subagent.awaited": lambda data: f"{place(data['call'])}  {short(data['run'])}",
     "subagent.ended": lambda data: (
         f"{data['agent']}  {short(data['run'])}  {data['state']}  {data['reason']}".rstrip()
     ),

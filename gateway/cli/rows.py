@@ -59,6 +59,9 @@ class Rows:
         match event.type:
             case "tool.settled" if data["tool"] != SPAWN or data["is_error"]:
                 yield _settled(branch, data)
+            case "model.limited":
+                until = datetime.fromisoformat(data["until"])
+                yield Row(f"… the endpoint asked to wait until {day_clock(until, event.ts)}", "yellow")
             case "approval.requested":
                 yield from self._waits(branch, data)
             case "approval.decided":

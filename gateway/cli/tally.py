@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli.text import revealed, row_of
+from gateway.cli.text import clock, revealed, row_of
 from roundturn.event import RUN_ENDED
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Tally:
     used: Used = field(default_factory=Used)
     calls: dict[str, Asked] = field(default_factory=dict)
     open_calls: dict[str, None] = field(default_factory=dict)  # in their order
+    awaiting: set[str] = field(default_factory=set)  # calls that wait for a subagent
+    limited_until: datetime | None = None  # the endpoint asked for it
     unknown: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)  # approval -> call
     waited: timedelta = timedelta(0)
@@ -75,7 +77,10 @@ class Tally:
                 self.state, self.in_turn = "running", True
                 self.turns.append(str(data.get("turn", event.run)))
                 self.delivered += data.get("delivers") or []
+            case "model.limited":
+                self.limited_until = datetime.fromisoformat(data["until"])
             case "model.replied":
+                self.limited_until = None
                 self.model_calls += 1
                 self.used.add(data.get("usage", {}))
             case "tool.requested":
@@ -90,6 +95,8 @@ class Tally:
                 self._answered(data["approval_id"], event.ts)
             case "subagent.spawned":
                 self.subagents[data["run"]] = data["agent"]
+            case "subagent.awaited":
+                self.awaiting.add(data["call"])
             case "subagent.ended":
                 self.subagents.pop(data["run"], None)
             case "turn.ended":
@@ -117,15 +124,17 @@ class Tally:
             return self.state
         if not self.started:
             return "waiting for a worker"
-        at_work = [call for call in self.open_calls if call not in self.waiting.values()]
+        idle = {*self.waiting.values(), *self.awaiting}
+        at_work = [call for call in self.open_calls if call not in idle]
         if len(at_work) == 1:
             return self.told(at_work[0])
         if at_work:
             return ", ".join(sorted({revealed(self.tool({"call": call})) for call in at_work}))
         if self.waiting:
             return "waiting for a person"
-        if self.in_turn:
-            return "the model is thinking"
+        if self.in_turn and not self.awaiting:
+            limited = self.limited_until
+            return f"the endpoint wants a rest until {clock(limited)}" if limited else "the model is thinking"
         if self.subagents:
             many = len(self.subagents)
             return f"waiting for {many} subagent{'' if many == 1 else 's'}"
@@ -133,6 +142,7 @@ class Tally:
 
     def _settled(self, data: dict[str, Any]) -> None:
         self.open_calls.pop(data["call"], None)
+        self.awaiting.discard(data["call"])
         if data.get("error_type") == "outcome_unknown":
             self.unknown.append(data["call"])
 

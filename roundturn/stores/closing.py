@@ -1,19 +1,16 @@
-"""The end of a run: when nothing more can come of it, how a subagent's result reaches its parent, how all is stopped.
-
-Sessions are locked from the parent down, counters from the child up, so that no two transactions wait for each other.
-"""
+"""The end of a run: when nothing more can come of it, what it leaves to its parent, who takes its place."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, exists, func, select, update
 
 from roundturn import ids
-from roundturn.delegation import DELIVERY_ATTEMPTS, FIRST_REDELIVERY, LIVE_PER_PARENT, SubagentResult
+from roundturn.delegation import LIVE_PER_PARENT
 from roundturn.event import RUN_ENDED, NewEvent, RunState
 from roundturn.jsontext import cut
 from roundturn.run import Wakeups
+from roundturn.stores.delivery import announce, has_live_children
 from roundturn.stores.engine import Tx, now
 from roundturn.stores.journal import append
 from roundturn.stores.tables import completions, entries, inbox, runs, sessions
@@ -40,20 +37,6 @@ class Closing:
         return Wakeups(tuple(dict.fromkeys(self.sessions)), tuple(dict.fromkeys(self.turns)))
 
 
-def hold(tx: Tx, session: str) -> None:
-    """Locks the session's row, its parent's before it: the end of a run concerns both."""
-    parent = tx.execute(select(sessions.c.parent).where(sessions.c.id == session)).scalar_one_or_none()
-    for held in (parent, session):
-        if held is not None:
-            lock(tx, held)
-
-
-def lock(tx: Tx, session: str) -> Row[Any] | None:
-    return tx.execute(
-        select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
-    ).one_or_none()
-
-
 def inbox_is_empty(tx: Tx, turn: str) -> bool:
     """Of the turn's session; a subagent that is held waits for somebody else's end."""
     more = exists().where(inbox.c.session == ids.session_of(turn), inbox.c.state.in_(("waiting", "taken")))
@@ -62,11 +45,6 @@ def inbox_is_empty(tx: Tx, turn: str) -> bool:
 
 def run_row(tx: Tx, run: str) -> Row[Any]:
     return tx.execute(select(runs).where(runs.c.id == run)).one()
-
-
-def has_live_children(tx: Tx, run: str) -> bool:
-    live = exists().where(runs.c.parent_run == run, runs.c.state == "active", ~runs.c.discarded)
-    return bool(tx.execute(select(live)).scalar_one())
 
 
 def end_if_over(tx: Tx, turn: Row[Any], state: RunState, reason: str, closing: Closing) -> None:
@@ -135,48 +113,6 @@ def last_words(tx: Tx, turn: str, generation: int) -> str:
     return tx.execute(said.order_by(entries.c.step.desc()).limit(1)).scalar_one_or_none() or ""
 
 
-def announce(tx: Tx, session: str, run: str, not_before: datetime | None) -> None:
-    """One row in the parent's inbox for all results of a run that wait; its turn will take them together (B-08)."""
-    there = exists().where(inbox.c.run == run, inbox.c.kind == "results", inbox.c.state == "waiting")
-    if tx.execute(select(there)).scalar_one():
-        return
-    bump = update(sessions).where(sessions.c.id == session).values(last_turn=sessions.c.last_turn + 1)
-    n = tx.execute(bump.returning(sessions.c.last_turn)).scalar_one()
-    tx.execute(
-        inbox.insert().values(
-            session=session,
-            turn=ids.turn_id(session, n),
-            run=run,
-            kind="results",
-            text="",
-            state="waiting",
-            not_before=not_before,
-            created_at=now(tx),
-        )
-    )
-
-
-def withdraw(tx: Tx, run: str) -> None:
-    """The row goes when none of its results waits any more: an empty batch starts no turn."""
-    waits = exists().where(completions.c.parent_run == run, completions.c.delivery == "waiting")
-    if not tx.execute(select(waits)).scalar_one():
-        empty = update(inbox).where(inbox.c.run == run, inbox.c.kind == "results", inbox.c.state == "waiting")
-        tx.execute(empty.values(state="done"))
-
-
-def settle_delivery(tx: Tx, session: str, run: str, turn: str, state: str) -> None:
-    """The results that a turn took have landed with it; when it failed they are tried again, a few times (B-06)."""
-    taken = completions.c.turn == turn, completions.c.delivery == "taken"
-    attempts = tx.execute(select(func.max(completions.c.attempts)).where(*taken)).scalar_one()
-    if attempts is None:
-        return
-    again = state == "failed" and attempts < DELIVERY_ATTEMPTS
-    delivery = "waiting" if again else "abandoned" if state == "failed" else "delivered"
-    tx.execute(update(completions).where(*taken).values(delivery=delivery))
-    if again:
-        announce(tx, session, run, now(tx) + FIRST_REDELIVERY * 2 ** (attempts - 1))
-
-
 def release(tx: Tx, parent: str, closing: Closing) -> None:
     """Places that became free go to the delegations that wait for one, the oldest first."""
     held = _held(parent)
@@ -202,23 +138,4 @@ def _held(parent: str) -> Any:
         select(inbox.c.session, inbox.c.id)
         .join(sessions, sessions.c.id == inbox.c.session)
         .where(sessions.c.parent == parent, inbox.c.state == "held")
-    )
-
-
-def discard_results(tx: Tx, run: str) -> None:
-    """Of a run that is stopped nothing is delivered any more (B-05)."""
-    waiting = completions.c.parent_run == run, completions.c.delivery == "waiting"
-    tx.execute(update(completions).where(*waiting).values(delivery="discarded"))
-    withdraw(tx, run)
-
-
-def subagent_result(run: Row[Any], text: str) -> SubagentResult:
-    return SubagentResult(
-        session=run.session,
-        agent=run.agent,
-        title=run.title,
-        state=run.state,
-        reason=run.reason,
-        text=text,
-        max_chars=run.max_result_chars,
     )

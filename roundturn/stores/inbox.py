@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import Row, exists, func, or_, select, update
 
 from roundturn import ids
-from roundturn.delegation import DELIVERY_LATEST, DELIVERY_QUIET, again_message, results_message
 from roundturn.event import NewEvent
 from roundturn.message import Role
 from roundturn.store import Accepted, NotYet, Taken
-from roundturn.stores.closing import has_live_children, lock, run_row, subagent_result
+from roundturn.stores.delivery import take_results, until_ripe
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
-from roundturn.stores.tables import completions, entries, inbox, runs, sessions, turns
+from roundturn.stores.locks import lock_session
+from roundturn.stores.tables import entries, inbox, runs, sessions, turns
 
 PREVIEW_CHARACTERS = 200
 
@@ -24,7 +24,7 @@ class SqlInbox:
 
     @writing
     def accept(self, tx: Tx, session: str, text: str, key: str | None = None) -> Accepted | None:
-        row = lock(tx, session)
+        row = lock_session(tx, session)
         if row is None:
             return None
         if key is not None and (known := _by_key(tx, session, key)):
@@ -39,7 +39,7 @@ class SqlInbox:
                 id=turn, session=session, root=turn, agent=row.agent, state="active", created_at=at
             )
         )
-        append(tx, turn, [put(tx, turn, text, key, row.generation, ahead, at)])
+        append(tx, turn, [put(tx, turn, text, at, key=key, generation=row.generation, ahead=ahead)])
         return Accepted(session, turn, ahead, repeated=False)
 
     @reading
@@ -67,7 +67,7 @@ class SqlInbox:
     @writing
     def _take(self, tx: Tx, session: str) -> Taken | NotYet | None:
         query = select(inbox).where(inbox.c.session == session).order_by(inbox.c.id)
-        holder = lock(tx, session)
+        holder = lock_session(tx, session)
         assert holder is not None, "a session that is rung for exists"
         if (row := tx.execute(query.where(inbox.c.state == "taken").limit(1)).one_or_none()) is not None:
             return Taken(row.turn)
@@ -79,7 +79,7 @@ class SqlInbox:
             return Taken(row.turn)
         waits = []
         for row in waiting:
-            wait = _until_ripe(tx, row)
+            wait = until_ripe(tx, row)
             if wait <= timedelta(0):
                 _deliver(tx, holder, row)
                 return Taken(row.turn)
@@ -112,11 +112,11 @@ def put(
     tx: Tx,
     turn: str,
     text: str,
-    key: str | None,
-    generation: int,
-    ahead: int,
     at: datetime,
     *,
+    key: str | None = None,
+    generation: int = 0,
+    ahead: int = 0,
     held: bool = False,
 ) -> NewEvent:
     """A message that begins a run: its row and its queued turn; returns what the run's journal says of it."""
@@ -141,37 +141,9 @@ def put(
     return NewEvent("message.accepted", {"position": ahead, "text": text[:PREVIEW_CHARACTERS]})
 
 
-def _until_ripe(tx: Tx, row: Row[Any]) -> timedelta:
-    """How long results wait for more of their run; nothing when none of its subagents is at work any more."""
-    at = now(tx)
-    if row.not_before is not None and row.not_before > at:
-        return timedelta(seconds=(row.not_before - at).total_seconds())
-    if not has_live_children(tx, row.run):
-        return timedelta(0)
-    first, newest = tx.execute(
-        select(func.min(completions.c.created_at), func.max(completions.c.created_at)).where(
-            completions.c.parent_run == row.run, completions.c.delivery == "waiting"
-        )
-    ).one()
-    due: datetime = min(newest + DELIVERY_QUIET, first + DELIVERY_LATEST)
-    return due - at
-
-
 def _deliver(tx: Tx, holder: Row[Any], row: Row[Any]) -> None:
     """All results of the run that wait become one system turn (B-02, B-08)."""
-    query = (
-        select(completions.c.run, completions.c.text, completions.c.attempts)
-        .where(completions.c.parent_run == row.run, completions.c.delivery == "waiting")
-        .order_by(completions.c.created_at, completions.c.run)
-    )
-    found = tx.execute(query).all()
-    fresh = [subagent_result(run_row(tx, one.run), one.text) for one in found if one.attempts == 0]
-    known = len(found) - len(fresh)
-    texts = [results_message(fresh)] if fresh else []
-    texts += [again_message(known)] if known else []
-    take = update(completions).where(completions.c.run.in_([one.run for one in found]))
-    tx.execute(take.values(delivery="taken", turn=row.turn, attempts=completions.c.attempts + 1))
-    at = now(tx)
+    text, delivered = take_results(tx, row.run, row.turn)
     tx.execute(
         turns.insert().values(
             id=row.turn,
@@ -180,10 +152,10 @@ def _deliver(tx: Tx, holder: Row[Any], row: Row[Any]) -> None:
             generation=holder.generation,
             state="running",
             created_at=row.created_at,
-            started_at=at,
+            started_at=now(tx),
         )
     )
-    _begin(tx, holder, row, "system", "\n\n".join(texts), [one.run for one in found])
+    _begin(tx, holder, row, "system", text, delivered)
 
 
 def _begin(tx: Tx, holder: Row[Any], row: Row[Any], role: Role, text: str, delivers: list[str]) -> None:

@@ -64,7 +64,7 @@ class SqlLedger:
     def claim(
         self, tx: Tx, call: str, owner: str, lease: timedelta | None, grant: str | None, digest: str
     ) -> Claim:
-        standing, row = held(tx, call)
+        standing, row = locked_call(tx, call)
         if row.status in FINAL:
             return "final"
         if row.status == "claimed":
@@ -83,20 +83,20 @@ class SqlLedger:
 
     @writing
     def settle(self, tx: Tx, call: str, owner: str, outcome: Outcome, attempt: Attempt) -> CallRow:
-        standing, row = held(tx, call)
+        standing, row = locked_call(tx, call)
         _audit(tx, call, attempt)
         if row.status in FINAL or (row.status == "claimed" and row.owner != owner):
             return call_row(row, bool(row.lease_live))
-        return settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+        return _settled(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
     @writing
     def settle_unknown(self, tx: Tx, call: str, owner: str, attempt: Attempt) -> CallRow:
-        standing, row = held(tx, call)
+        standing, row = locked_call(tx, call)
         if row.status != "claimed" or row.owner != owner or row.lease_live:
             return call_row(row, bool(row.lease_live))
         _audit(tx, call, attempt)
         outcome = Outcome("completed", UNKNOWN, is_error=True, metadata={"error_type": "outcome_unknown"})
-        return settle(tx, row, standing.run, outcome, attempt.elapsed_ms)
+        return _settled(tx, row, standing.run, outcome, attempt.elapsed_ms)
 
     @writing
     def audit(self, tx: Tx, call: str, attempt: Attempt) -> None:
@@ -124,7 +124,7 @@ def call_row(row: Row[Any], lease_live: bool) -> CallRow:
     )
 
 
-def held(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
+def locked_call(tx: Tx, call: str) -> tuple[Fence, Row[Any]]:
     """How the call's turn stands and the call itself, locked in this order."""
     standing = fence(tx, ids.CallPosition.parse(call).turn)
     row = _row(tx, call)
@@ -154,7 +154,16 @@ def _consume(tx: Tx, call: str, grant: str, digest: str) -> bool:
     return tx.execute(again).scalar_one_or_none() is not None
 
 
-def settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
+def _settled(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -> CallRow:
+    settled, event = settle(tx, row, outcome, elapsed_ms)
+    append(tx, run, [event])
+    return settled
+
+
+def settle(
+    tx: Tx, row: Row[Any], outcome: Outcome, elapsed_ms: int | None = None
+) -> tuple[CallRow, NewEvent]:
+    """Writes the result; returns it and what the journal says of it. Without a time: it ended, it was not run."""
     written: dict[str, Any] = {
         "status": outcome.status,
         "is_error": outcome.is_error,
@@ -168,10 +177,10 @@ def settle(tx: Tx, row: Row[Any], run: str, outcome: Outcome, elapsed_ms: int) -
         "status": outcome.status,
         "is_error": outcome.is_error,
         "error_type": written["metadata"].get("error_type", ""),
-        "elapsed_ms": elapsed_ms,
     }
-    append(tx, run, [NewEvent("tool.settled", data)])
-    return replace(call_row(row, lease_live=False), **written)
+    if elapsed_ms is not None:
+        data["elapsed_ms"] = elapsed_ms
+    return replace(call_row(row, lease_live=False), **written), NewEvent("tool.settled", data)
 
 
 def _audit(tx: Tx, call: str, attempt: Attempt) -> None:

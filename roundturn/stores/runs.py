@@ -17,14 +17,25 @@ from roundturn.delegation import (
 from roundturn.event import NewEvent
 from roundturn.run import NewSubagent, Refusal, RunRow, Spawned
 from roundturn.store import FINAL, Outcome
-from roundturn.stores.closing import at_work, lock, run_row, subagent_result, withdraw
+from roundturn.stores.closing import at_work, run_row
+from roundturn.stores.delivery import subagent_result, withdraw
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence
 from roundturn.stores.inbox import put
 from roundturn.stores.journal import append
-from roundturn.stores.ledger import held, settle
+from roundturn.stores.ledger import OF_CALL, locked_call, settle
+from roundturn.stores.locks import lock_session
 from roundturn.stores.tables import completions, inbox, runs, sessions, tool_calls, turns
 
+STILL_AT_WORK = "It is still at work. Its result will come to you by itself, later."
+TOLD = "Its result came to you before; look above."
+ELSEWHERE = {  # a result that does not wait any more
+    "taken": TOLD,
+    "delivered": TOLD,
+    "abandoned": TOLD,
+    "collected": TOLD,
+    "discarded": "It was stopped together with the work it belonged to; its result was not kept for you.",
+}
 STOPPING = Refusal("turn_stopping", "Not done: the turn is being stopped.")
 
 
@@ -45,9 +56,11 @@ class SqlRuns:
     @writing
     def spawn(self, tx: Tx, call: str, wanted: NewSubagent) -> Spawned | Refusal:
         turn = ids.CallPosition.parse(call).turn
-        parent = lock(tx, ids.session_of(turn))
+        parent = lock_session(tx, ids.session_of(turn))
         assert parent is not None, "a call has a session"
         if (known := _of_call(tx, call)) is not None:
+            if wanted.awaited:
+                _wait(tx, call)
             return known
         standing = fence(tx, turn)
         if not standing.may_begin:
@@ -55,7 +68,7 @@ class SqlRuns:
         root = run_row(tx, standing.run).root
         if (refusal := _limit(tx, parent, root)) is not None:
             return refusal
-        place = at_work(tx, parent.id) < LIVE_PER_PARENT
+        held = at_work(tx, parent.id) >= LIVE_PER_PARENT
         child, at = ids.session_id(secrets.token_bytes(16)), now(tx)
         tx.execute(
             sessions.insert().values(
@@ -85,16 +98,19 @@ class SqlRuns:
                 created_at=at,
             )
         )
-        heard = put(tx, run, wanted.task, None, 0, 0, at, held=not place)
-        append(tx, run, [heard])
+        if wanted.awaited:
+            _wait(tx, call)
+        append(tx, run, [put(tx, run, wanted.task, at, held=held)])
         data = {"call": call, "agent": wanted.agent, "title": wanted.title, "session": child, "run": run}
-        append(tx, standing.run, [NewEvent("subagent.spawned", data)])
-        return Spawned(child, run, held=not place)
+        told = [NewEvent("subagent.spawned", data)]
+        append(tx, standing.run, [*told, _awaited(call, run)] if wanted.awaited else told)
+        return Spawned(child, run, held)
 
     @writing
     def wait_for(self, tx: Tx, call: str, session: str) -> Refusal | None:
         parent = ids.session_of(call)
-        lock(tx, parent)
+        lock_session(tx, parent)
+        standing = fence(tx, ids.CallPosition.parse(call).turn)
         row = tx.execute(
             select(runs)
             .where(runs.c.session == session, runs.c.parent_session == parent)
@@ -109,29 +125,28 @@ class SqlRuns:
         if waiting:
             return Refusal("already_awaited", f"Another call of yours waits for {session} already.")
         tx.execute(update(runs).where(runs.c.id == row.id).values(awaited_by=call))
+        if _wait(tx, call):
+            append(tx, standing.run, [_awaited(call, row.id)])
         return None
 
     @writing
     def collect(self, tx: Tx, call: str, last: bool) -> bool:
-        lock(tx, ids.session_of(call))
-        standing, row = held(tx, call)
+        lock_session(tx, ids.session_of(call))
+        standing, row = locked_call(tx, call)
         if row.status in FINAL:
             return True
         run = tx.execute(select(runs).where(runs.c.awaited_by == call)).one_or_none()
-        if run is None:  # it was never registered: nothing can come
-            return last and _settled(tx, standing.run, row, "It waits for nothing.", is_error=True)
+        assert run is not None, "a call waits for the run that it was registered for"
         found = tx.execute(select(completions).where(completions.c.run == run.id)).one_or_none()
-        if found is not None:
-            text, is_error = _collected(tx, call, run, found)
-        elif last:
-            text, is_error = (
-                f"{run.session} ({run.agent}) is still at work. Its result will come to you by itself, later.",
-                False,
-            )
-        else:
+        if found is None and not last:
             return False
+        text = STILL_AT_WORK if found is None else _collected(tx, call, run, found)
         tx.execute(update(runs).where(runs.c.id == run.id).values(awaited_by=None))
-        return _settled(tx, standing.run, row, text, is_error)
+        outcome = Outcome("completed", text, is_error=found is not None and run.state != "completed")
+        took = now(tx) - row.created_at
+        _, event = settle(tx, row, outcome, round(took.total_seconds() * 1000))
+        append(tx, standing.run, [event])
+        return True
 
     @reading
     def unheard(self, tx: Tx, older_than: timedelta, limit: int) -> list[str]:
@@ -168,6 +183,19 @@ def _limit(tx: Tx, parent: Row[Any], root: str) -> Refusal | None:
     return None
 
 
+def _wait(tx: Tx, call: str) -> bool:
+    """The call stands open until `collect`; a turn that ends before knows that nothing is unknown about it.
+
+    False when it did so already.
+    """
+    open_ = OF_CALL.where(tool_calls.c.status == "requested")
+    return tx.execute(open_, {"call": call, "status": "awaiting"}).rowcount == 1
+
+
+def _awaited(call: str, run: str) -> NewEvent:
+    return NewEvent("subagent.awaited", {"call": call, "run": run})
+
+
 def _of_call(tx: Tx, call: str) -> Spawned | None:
     """What the call made before: a spawn that is repeated makes nothing new."""
     row = tx.execute(select(runs.c.session, runs.c.id).where(runs.c.call == call)).one_or_none()
@@ -187,18 +215,14 @@ def _waiting(tx: Tx, call: str) -> bool:
     return tx.execute(query).one_or_none() is not None
 
 
-def _collected(tx: Tx, call: str, run: Row[Any], found: Row[Any]) -> tuple[str, bool]:
-    take = update(completions).where(completions.c.run == run.id, completions.c.delivery == "waiting")
-    if tx.execute(take.values(delivery="collected", collected_by=call)).rowcount == 0:
-        return f"The result of {run.session} came to you before; look above.", False
+def _collected(tx: Tx, call: str, run: Row[Any], found: Row[Any]) -> str:
+    """The result, taken away from its delivery; what has been told before is not told again."""
+    if found.delivery != "waiting":
+        return ELSEWHERE[found.delivery]
+    mine = update(completions).where(completions.c.run == run.id)
+    tx.execute(mine.values(delivery="collected", collected_by=call))
     withdraw(tx, found.parent_run)
-    return result_text(subagent_result(run, found.text)), run.state != "completed"
-
-
-def _settled(tx: Tx, run: str, row: Row[Any], text: str, is_error: bool) -> bool:
-    elapsed = now(tx) - row.created_at
-    settle(tx, row, run, Outcome("completed", text, is_error), round(elapsed.total_seconds() * 1000))
-    return True
+    return result_text(subagent_result(run, found.text))
 
 
 def _run(row: Row[Any]) -> RunRow:

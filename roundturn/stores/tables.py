@@ -264,7 +264,7 @@ tool_calls = Table(
     Column(
         "status",
         String(10),
-        CheckConstraint("status IN ('requested', 'claimed', 'suspended', 'completed', 'denied')"),
+        CheckConstraint("status IN ('requested', 'claimed', 'suspended', 'awaiting', 'completed', 'denied')"),
         nullable=False,
     ),
     Column("is_error", Boolean, nullable=False, default=False),

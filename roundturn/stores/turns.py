@@ -1,6 +1,6 @@
 """Turns: may one go on, how it is stopped, and the one transaction that ends it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,25 +10,18 @@ from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, RunState
 from roundturn.message import Usage
 from roundturn.run import Finished, Wakeups
-from roundturn.store import Look, Stopped, TurnRow
-from roundturn.stores.closing import (
-    Closing,
-    discard_results,
-    end_if_over,
-    hold,
-    inbox_is_empty,
-    last_words,
-    lock,
-    run_row,
-    settle_delivery,
-    wakeups_again,
-)
+from roundturn.store import FINAL, Look, Outcome, Stopped, TurnRow
+from roundturn.stores.closing import Closing, end_if_over, inbox_is_empty, last_words, run_row, wakeups_again
+from roundturn.stores.delivery import discard_results, settle_delivery
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence
+from roundturn.stores.ledger import settle
+from roundturn.stores.locks import lock_session, lock_with_parent
 from roundturn.stores.tables import approvals, inbox, runs, tool_calls, turns
 from roundturn.tool import Effect
 
 NOT_RUN = "Not run: the turn ended first."
+NOT_COLLECTED = "The turn ended before the subagent's result was there."
 MAY_HAVE_RUN = (
     "Outcome unknown: the turn ended while this was running. It may have run; check before doing it again."
 )
@@ -70,7 +63,7 @@ class SqlTurns:
     @writing
     def request_stop(self, tx: Tx, turn: str, origin: str) -> Stopped | None:
         # A queued turn may be taken at this moment; who takes it holds the session's row (the lock order).
-        hold(tx, ids.session_of(turn))
+        lock_with_parent(tx, ids.session_of(turn))
         row = tx.execute(select(turns.c.run).where(turns.c.id == turn)).one_or_none()
         if row is None:
             return None
@@ -84,7 +77,7 @@ class SqlTurns:
 
     @writing
     def finish(self, tx: Tx, turn: str, state: RunState, reason: str, steps: int) -> Finished:
-        hold(tx, ids.session_of(turn))
+        lock_with_parent(tx, ids.session_of(turn))
         row = _locked(tx, turn)
         if row is None or row.state != "running":
             return Finished(False, inbox_is_empty(tx, turn), wakeups_again(tx, row.run) if row else Wakeups())
@@ -137,7 +130,7 @@ def stop_run(tx: Tx, run: str, origin: str, closing: Closing) -> None:
     for child in tx.execute(
         select(runs).where(runs.c.parent_run == run, runs.c.state == "active").order_by(runs.c.id)
     ).all():
-        lock(tx, child.session)
+        lock_session(tx, child.session)
         tx.execute(update(runs).where(runs.c.id == child.id).values(discarded=True))
         stop_run(tx, child.id, origin, closing)
     mine = select(turns).where(turns.c.run == run).order_by(turns.c.created_at, turns.c.id)
@@ -170,29 +163,17 @@ def _end(tx: Tx, row: Row[Any], state: RunState, reason: str, steps: int, closin
 
 def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
     """Every call of an ended turn has an answer, so that the session can go on (P91)."""
-    query = select(tool_calls.c.id, tool_calls.c.tool, tool_calls.c.status, tool_calls.c.effect).where(
-        tool_calls.c.turn == turn, tool_calls.c.status.in_(("requested", "suspended", "claimed"))
-    )
-    events = []
-    for call in tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index)).all():
-        # A keyed call is not claimed, so that one in flight looks like one that never began.
-        unknown = call.status == "claimed" or (call.status == "requested" and call.effect == Effect.KEYED)
-        answer: Mapping[str, Any] = {
-            "status": "completed" if unknown else "denied",
-            "output": MAY_HAVE_RUN if unknown else NOT_RUN,
-            "metadata": {"error_type": "outcome_unknown" if unknown else "turn_ended"},
-        }
-        settle = update(tool_calls).where(tool_calls.c.id == call.id)
-        tx.execute(settle.values(**answer, is_error=True, settled_at=now(tx)))
-        data = {
-            "call": call.id,
-            "tool": call.tool[:64],
-            "status": answer["status"],
-            **answer["metadata"],
-            "is_error": True,
-        }
-        events.append(NewEvent("tool.settled", data))
-    return events
+    query = select(tool_calls).where(tool_calls.c.turn == turn, tool_calls.c.status.not_in(FINAL))
+    rows = tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index)).all()
+    return [settle(tx, row, _at_the_end(row))[1] for row in rows]
+
+
+def _at_the_end(row: Row[Any]) -> Outcome:
+    # A keyed call is not claimed, so that one in flight looks like one that never began.
+    if row.status == "claimed" or (row.status == "requested" and row.effect == Effect.KEYED):
+        return Outcome("completed", MAY_HAVE_RUN, is_error=True, metadata={"error_type": "outcome_unknown"})
+    text = NOT_COLLECTED if row.status == "awaiting" else NOT_RUN
+    return Outcome("denied", text, is_error=True, metadata={"error_type": "turn_ended"})
 
 
 def _all(tx: Tx, query: Select[Any]) -> list[TurnRow]:

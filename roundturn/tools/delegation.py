@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
+from roundturn import ids
 from roundturn.agent import AgentDefinition
 from roundturn.delegation import reference, tier_refusal
 from roundturn.errors import ToolFailed
@@ -99,7 +100,7 @@ class WaitSubagent(BaseTool):
         self._runs = runs
 
     async def execute(self, arguments: Wait, context: ToolContext) -> ToolResult:
-        session = arguments.subagent.strip().partition("/")[0]
+        session = ids.session_of(arguments.subagent.strip())
         refusal = await self._runs.wait_for(context.idempotency_key, session)
         if refusal is not None:
             raise ToolFailed(refusal.detail, refusal.kind)

@@ -53,7 +53,7 @@ async def all_once(s: System, run: str, children: int) -> str:
         "turns.finish:after:died:4",
         "inbox.take:after:died:2",
         "inbox.take:after:died:4",
-        "inbox.take:before:died:6",
+        "inbox.take:before:died:4",
     ],
 )
 async def test_a_worker_that_dies_anywhere_on_the_way_of_a_delegation_loses_and_doubles_nothing(

@@ -1,10 +1,13 @@
 """The tree of agents and the rows about it, from journals that are made up."""
 
 from dataclasses import replace
+from typing import get_args
 
+from gateway.cli.events import SAYINGS
 from gateway.cli.rows import Row, Rows
 from gateway.cli.tree import Tree
-from tests.cli.made_up import LOGS, PARENT, SETTINGS, Story, asking, grown, incident
+from roundturn import event as events
+from tests.cli.made_up import LOGS, PARENT, SETTINGS, Story, asking, at, grown, incident
 from tests.requirements import requirement
 
 
@@ -86,3 +89,30 @@ def test_a_row_that_is_too_long_keeps_its_end_and_what_is_to_be_copied_is_never_
     assert row.fitted(None).endswith("x 41 ms   once")
     assert replace(row, text="✓ bash  x" + " " * 40).fitted(40) == "✓ bash  x" + " " * 18 + " 41 ms   once"
     assert Row("y" * 100).fitted(40) == "y" * 100
+
+
+def test_a_run_whose_call_waits_for_a_subagent_is_not_at_work_itself() -> None:
+    story = incident()
+    story.tell(PARENT, 7, "turn.started", turn="s_parent/2", delivers=[])
+    story.reply(PARENT, 7, ("wait_subagent", "pure", "s_logs"))
+    (call,) = list(grown(story).root.tally.open_calls)[-1:]
+    assert grown(story).root.tally.doing() == "wait_subagent s_logs"
+    story.tell(PARENT, 8, "subagent.awaited", call=call, run="s_logs/1")
+    assert grown(story).root.tally.doing() == "waiting for 2 subagents"
+    story.tell(PARENT, 9, "tool.settled", call=call, tool="wait_subagent", status="completed", is_error=False)
+    assert grown(story).root.tally.doing() == "the model is thinking"
+
+
+@requirement("P13")
+def test_a_long_wait_for_the_endpoint_is_said_and_not_taken_for_thinking() -> None:
+    story = incident()
+    story.tell(PARENT, 7, "turn.started", turn="s_parent/2", delivers=[])
+    story.tell(PARENT, 8, "model.limited", turn="s_parent/2", until=at(3600).isoformat())
+    assert grown(story).root.tally.doing().startswith("the endpoint wants a rest until ")
+    assert "asked to wait until" in rows(story)[-1]
+    story.reply(PARENT, 3601)
+    assert grown(story).root.tally.limited_until is None
+
+
+def test_every_event_that_can_be_written_has_its_line() -> None:
+    assert set(SAYINGS) == set(get_args(events.Type))

@@ -266,6 +266,9 @@ async def test_a_wait_whose_time_is_over_leaves_the_result_to_its_delivery(store
     turn, calls = await parent(store, 2)
     child = await spawned(store, calls[0])
     await store.runs.wait_for(calls[1], child.session)
+    waits = await store.ledger.read(calls[1])
+    assert waits is not None
+    assert waits.status == "awaiting"
     assert await store.runs.collect(calls[1], last=True)
     row = await store.ledger.read(calls[1])
     assert row is not None

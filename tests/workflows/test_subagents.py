@@ -201,6 +201,11 @@ async def test_a_stop_ends_the_turn_and_its_subagents(system: OpenSystem, agents
     for child in await s.client.store.runs.children(run):
         assert (await run_ended(s, child.id)).state == "cancelled"
     assert (await s.types(run)).count("turn.started") == 1
+    awaited = await s.client.store.ledger.read(f"{run}.0.0")
+    assert awaited is not None
+    assert awaited.metadata == {
+        "error_type": "turn_ended"
+    }  # nothing is unknown about a call that only waited
 
 
 async def test_a_stop_reaches_subagents_of_a_run_that_waits_for_them(

@@ -127,7 +127,9 @@ def upgrade() -> None:
             ["sessions.id"],
         ),
         sa.CheckConstraint("effect IN ('pure', 'keyed', 'once')"),
-        sa.CheckConstraint("status IN ('requested', 'claimed', 'suspended', 'completed', 'denied')"),
+        sa.CheckConstraint(
+            "status IN ('requested', 'claimed', 'suspended', 'awaiting', 'completed', 'denied')"
+        ),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("turn", "step", "index"),
     )
