@@ -32,6 +32,14 @@ class ToolStep(BaseModel, frozen=True):
     grant: str | None = None
 
 
+class BriefCalls(BaseModel, frozen=True):
+    """The brief calls of a step that are made together, by their place in it."""
+
+    turn: str
+    step: int
+    indexes: tuple[int, ...]
+
+
 class ToolOutcome(BaseModel, frozen=True):
     """The result itself is in the ledger. `suspended`: wait for a person until `expires_at`.
 
@@ -54,6 +62,22 @@ class ToolActivities:
     @translating
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
         """*At least once*: a result that stands is returned, a `once` call is never run a second time."""
+        return await self._at(step)
+
+    @activity.defn
+    @translating
+    async def call_tools(self, brief: BriefCalls) -> list[ToolOutcome | None]:
+        """Side by side; None: it did not go well here, and is to be tried by itself, where its fault is told."""
+        steps = [ToolStep(call=ids.call_id(brief.turn, brief.step, index)) for index in brief.indexes]
+        done = await asyncio.gather(*(self._at(step) for step in steps), return_exceptions=True)
+        for step, one in zip(steps, done, strict=True):
+            if isinstance(one, asyncio.CancelledError):
+                raise one
+            if isinstance(one, BaseException):
+                structlog.get_logger().warning("tool.tried_again", call=step.call, why=type(one).__name__)
+        return [None if isinstance(one, BaseException) else one for one in done]
+
+    async def _at(self, step: ToolStep) -> ToolOutcome:
         at = ids.CallPosition.parse(step.call)
         where = {"session": ids.session_of(at.turn), "turn": at.turn, "step": at.step, "call": step.call}
         with structlog.contextvars.bound_contextvars(**where):

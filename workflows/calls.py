@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.inbox import CallOptions, InboxActivities, Pause, TakenItem
     from activities.model import CallPlan, ModelActivities, ModelOutcome, ModelStep
     from activities.reconcile import ReconcileActivities, Repairs
-    from activities.tools import ToolActivities, ToolOutcome, ToolStep
+    from activities.tools import BriefCalls, ToolActivities, ToolOutcome, ToolStep
     from activities.turns import Collect, Ending, Look, LookAt, TurnActivities
     from roundturn.approval import SignalledVerdict
     from roundturn.tool import Effect
@@ -29,6 +29,7 @@ CONTROL = workflow.LocalActivityConfig(
         non_retryable_error_types=NEVER_RETRIED,
     ),
 )
+LONGEST_SUMMARY = 100
 BRIEF_LIMIT = timedelta(seconds=5)
 TOOL_ATTEMPTS = 100  # only a store or server that is away, or a worker's death, uses one up
 QUICK_S = 30  # a side effect that may take longer has a queue of its own, so that it delays nobody
@@ -79,20 +80,20 @@ async def call_model(at: ModelStep, options: CallOptions) -> ModelOutcome:
     )
 
 
-async def call_tool_beside(plan: CallPlan, options: CallOptions) -> ToolOutcome:
-    """A brief pure call as a local activity; what it cannot do in time is done by a normal one, once more."""
+async def call_brief_tools(brief: BriefCalls, tools: set[str]) -> list[ToolOutcome | None]:
+    """Brief pure calls in one local activity; None: not done in time there, a normal one does it once more."""
     try:
         return await workflow.execute_local_activity_method(
-            ToolActivities.call_tool,
-            ToolStep(call=plan.id),
+            ToolActivities.call_tools,
+            brief,
             start_to_close_timeout=BRIEF_LIMIT,
             retry_policy=RetryPolicy(maximum_attempts=1),
-            summary=plan.tool,
+            summary=", ".join(sorted(tools))[:LONGEST_SUMMARY],
         )
     except ActivityError as failed:
         if isinstance(failed.cause, CancelledError):
             raise
-        return await call_tool(plan, None, options)
+        return [None] * len(brief.indexes)
 
 
 async def call_tool(plan: CallPlan, grant: str | None, options: CallOptions) -> ToolOutcome:

@@ -18,8 +18,9 @@ from workflows.state import OpenCall, TurnState, TurnStatus
 
 with workflow.unsafe.imports_passed_through():
     from activities.model import CallPlan, ModelStep
-    from activities.tools import ToolOutcome
+    from activities.tools import BriefCalls, ToolOutcome
     from activities.turns import Ending, LookAt
+    from roundturn import ids
     from roundturn.event import RunState
     from roundturn.tool import Directive
 
@@ -119,9 +120,9 @@ class Turn:
             self._state.calls = [OpenCall(plan=plan) for plan in await self._ask_model()]
         opened = list(self._state.calls)
         self._phase = "tools"
-        beside = all(call.plan.brief for call in opened)
+        brief = await self._brief(opened) if all(call.plan.brief for call in opened) else {}
         results = await asyncio.gather(
-            *(self._settle(call, beside) for call in opened), return_exceptions=True
+            *(self._settle(call, brief.get(call.plan.id)) for call in opened), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
@@ -154,8 +155,22 @@ class Turn:
                     await self._explained()
         raise Ended("incomplete", f"limited: the endpoint asked {MOST_RATE_LIMITS} times in a row to wait")
 
-    async def _settle(self, call: OpenCall, beside: bool) -> None:
-        """A call until it has its result in the ledger, over as many approvals as it takes."""
+    async def _brief(self, opened: list[OpenCall]) -> dict[str, ToolOutcome]:
+        """The first outcome of each call of a step that is all brief, made together beside the workflow."""
+        plans = [call.plan for call in opened if not call.waits]
+        if not plans:
+            return {}
+        indexes = tuple(ids.CallPosition.parse(plan.id).index for plan in plans)
+        brief = BriefCalls(turn=self._state.turn, step=self._state.step, indexes=indexes)
+        self._running += 1
+        try:
+            done = await calls.call_brief_tools(brief, {plan.tool for plan in plans})
+        finally:
+            self._running -= 1
+        return {plan.id: outcome for plan, outcome in zip(plans, done, strict=True) if outcome is not None}
+
+    async def _settle(self, call: OpenCall, outcome: ToolOutcome | None) -> None:
+        """A call until it has its result in the ledger, over as many approvals as it takes; `outcome`: its first."""
         try:
             while True:
                 if call.approval:
@@ -168,12 +183,13 @@ class Turn:
                     self._state.calls.remove(call)
                     return
                 grant, call.approval = call.approval or None, ""
-                outcome = await self._call(call, grant, beside and grant is None)
+                outcome = outcome or await self._call(call, grant)
                 if outcome.status == "fenced":
                     await self._explained()
                 if outcome.status == "suspended":
                     approval.suspend(call, outcome)
                     self._woken = True  # it may have been decided before we heard of it
+                    outcome = None
                     continue
                 asked = outcome.directive or Directive()
                 if asked.start:
@@ -186,12 +202,10 @@ class Turn:
             self._lost = True
             raise
 
-    async def _call(self, call: OpenCall, grant: str | None, beside: bool) -> ToolOutcome:
+    async def _call(self, call: OpenCall, grant: str | None) -> ToolOutcome:
         self._running += 1
         try:
             async with self._slots:
-                if beside:
-                    return await calls.call_tool_beside(call.plan, self._state.options)
                 return await calls.call_tool(call.plan, grant, self._state.options)
         finally:
             self._running -= 1

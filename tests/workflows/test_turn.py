@@ -382,3 +382,22 @@ async def test_log_lines_carry_their_ids_and_the_history_says_in_words_what_ran(
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
     ]
     assert summaries == ['"step 0"', '"note_once"', '"step 1"']
+
+
+@requirement("Q-09")
+async def test_brief_calls_of_a_step_are_made_together_and_one_that_is_late_is_made_once_more_alone(
+    system: OpenSystem,
+) -> None:
+    quick = [("note_brief", {"text": str(n)}) for n in range(4)]
+    late = ("note_brief", {"text": "late", "gate": "open"})
+    s = await system(scenario("go", step(*quick), step(*quick[:1], late), step(text="{{results}}")))
+    await s.start_worker()
+    turn = await s.send("go")
+    await until(lambda: sum("late" in line for line in s.effects()) == 2, "the second try")
+    (s.workdir / "open").touch()
+    row = await s.ended(turn)
+    assert row.text == "noted 0\nnoted late"
+    kinds = [event.WhichOneof("attributes") for event in (await s.history(turn)).events]
+    assert kinds.count("marker_recorded_event_attributes") == 3  # one for each step of calls, and the end
+    scheduled = kinds.count("activity_task_scheduled_event_attributes")
+    assert scheduled == 3 + 2  # the model, and the step whose local activity ran out of time
