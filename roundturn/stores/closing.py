@@ -3,20 +3,47 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, exists, func, select, update
+from sqlalchemy import Row, bindparam, exists, func, or_, select, update
 
 from roundturn import ids
 from roundturn.delegation import LIVE_PER_PARENT
 from roundturn.event import RUN_ENDED, NewEvent, RunState
 from roundturn.jsontext import cut
 from roundturn.run import Wakeups
-from roundturn.stores.delivery import announce, has_live_children
+from roundturn.stores.delivery import LIVE_CHILDREN, announce
 from roundturn.stores.engine import Tx, now
 from roundturn.stores.journal import append
-from roundturn.stores.tables import completions, entries, inbox, runs, sessions
+from roundturn.stores.tables import completions, entries, inbox, now_ms, runs, sessions
 
 SHOWN_BYTES = 200
-OPEN_ROWS = ("held", "waiting", "taken")
+
+RUN = select(runs).where(runs.c.id == bindparam("run"))
+MORE_TO_COME = select(
+    or_(
+        LIVE_CHILDREN,
+        exists().where(inbox.c.run == bindparam("run"), inbox.c.state.in_(("held", "waiting", "taken"))),
+    )
+)
+END_RUN = (
+    runs.update()
+    .where(runs.c.id == bindparam("run"), runs.c.state == "active")
+    .values(ended_at=now_ms())
+    .returning(runs)
+)
+LAST_WORDS = (
+    select(entries.c.text)
+    .where(
+        entries.c.turn == bindparam("turn"),
+        entries.c.role == "assistant",
+        entries.c.generation == bindparam("generation"),
+        func.length(entries.c.text) > 0,
+    )
+    .order_by(entries.c.step.desc())
+    .limit(1)
+)
+MORE_FOR_SESSION = select(
+    exists().where(inbox.c.session == bindparam("session"), inbox.c.state.in_(("waiting", "taken")))
+)
 
 
 @dataclass
@@ -39,25 +66,21 @@ class Closing:
 
 def inbox_is_empty(tx: Tx, turn: str) -> bool:
     """Of the turn's session; a subagent that is held waits for somebody else's end."""
-    more = exists().where(inbox.c.session == ids.session_of(turn), inbox.c.state.in_(("waiting", "taken")))
-    return not tx.execute(select(more)).scalar_one()
+    return not tx.execute(MORE_FOR_SESSION, {"session": ids.session_of(turn)}).scalar_one()
 
 
 def run_row(tx: Tx, run: str) -> Row[Any]:
-    return tx.execute(select(runs).where(runs.c.id == run)).one()
+    return tx.execute(RUN, {"run": run}).one()
 
 
 def end_if_over(tx: Tx, turn: Row[Any], state: RunState, reason: str, closing: Closing) -> None:
     """After the run's last turn has ended; a run ends once, with the state of its last turn (design section 7)."""
-    run: str = turn.run
-    more = exists().where(inbox.c.run == run, inbox.c.state.in_(OPEN_ROWS))
-    if has_live_children(tx, run) or tx.execute(select(more)).scalar_one():
+    if tx.execute(MORE_TO_COME, {"run": turn.run}).scalar_one():
         return
-    end = update(runs).where(runs.c.id == run, runs.c.state == "active")
-    if tx.execute(end.values(state=state, reason=reason, ended_at=now(tx))).rowcount == 0:
+    row = tx.execute(END_RUN, {"run": turn.run, "state": state, "reason": reason}).one_or_none()
+    if row is None:
         return
-    closing.say(run, NewEvent(RUN_ENDED, {"state": state, "reason": reason}))
-    row = run_row(tx, run)
+    closing.say(row.id, NewEvent(RUN_ENDED, {"state": state, "reason": reason}))
     if row.parent_run is not None:
         _complete(tx, row, last_words(tx, turn.id, turn.generation), closing)
 
@@ -104,13 +127,7 @@ def _complete(tx: Tx, row: Row[Any], text: str, closing: Closing) -> None:
 
 def last_words(tx: Tx, turn: str, generation: int) -> str:
     """What the model said last in a turn, and said with words; empty when it never did."""
-    said = select(entries.c.text).where(
-        entries.c.turn == turn,
-        entries.c.role == "assistant",
-        entries.c.generation == generation,
-        func.length(entries.c.text) > 0,
-    )
-    return tx.execute(said.order_by(entries.c.step.desc()).limit(1)).scalar_one_or_none() or ""
+    return tx.execute(LAST_WORDS, {"turn": turn, "generation": generation}).scalar_one_or_none() or ""
 
 
 def release(tx: Tx, parent: str, closing: Closing) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, exists, func, select, update
+from sqlalchemy import Row, bindparam, exists, func, select, update
 
 from roundturn import ids
 from roundturn.delegation import (
@@ -17,6 +17,13 @@ from roundturn.delegation import (
 )
 from roundturn.stores.engine import Tx, now
 from roundturn.stores.tables import completions, inbox, runs, sessions
+
+LIVE_CHILDREN = exists().where(
+    runs.c.parent_run == bindparam("run"), runs.c.state == "active", ~runs.c.discarded
+)
+TAKEN_BEFORE = select(func.max(completions.c.attempts)).where(
+    completions.c.turn == bindparam("turn"), completions.c.delivery == "taken"
+)
 
 
 def announce(tx: Tx, session: str, run: str, not_before: datetime | None) -> None:
@@ -85,13 +92,13 @@ def take_results(tx: Tx, run: str, turn: str) -> tuple[str, list[str]]:
 
 def settle_delivery(tx: Tx, session: str, run: str, turn: str, state: str) -> None:
     """The results that a turn took have landed with it; when it failed they are tried again, a few times (B-06)."""
-    taken = completions.c.turn == turn, completions.c.delivery == "taken"
-    attempts = tx.execute(select(func.max(completions.c.attempts)).where(*taken)).scalar_one()
+    attempts = tx.execute(TAKEN_BEFORE, {"turn": turn}).scalar_one()
     if attempts is None:
         return
     again = state == "failed" and attempts < DELIVERY_ATTEMPTS
     delivery = "waiting" if again else "abandoned" if state == "failed" else "delivered"
-    tx.execute(update(completions).where(*taken).values(delivery=delivery))
+    mine = update(completions).where(completions.c.turn == turn, completions.c.delivery == "taken")
+    tx.execute(mine.values(delivery=delivery))
     if again:
         announce(tx, session, run, now(tx) + FIRST_REDELIVERY * 2 ** (attempts - 1))
 
@@ -104,8 +111,7 @@ def discard_results(tx: Tx, run: str) -> None:
 
 
 def has_live_children(tx: Tx, run: str) -> bool:
-    live = exists().where(runs.c.parent_run == run, runs.c.state == "active", ~runs.c.discarded)
-    return bool(tx.execute(select(live)).scalar_one())
+    return bool(tx.execute(select(LIVE_CHILDREN), {"run": run}).scalar_one())
 
 
 def subagent_result(run: Row[Any], text: str) -> SubagentResult:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, exists, func, or_, select, update
+from sqlalchemy import Row, bindparam, exists, func, or_, select, update
 
 from roundturn import ids
 from roundturn.event import NewEvent
@@ -13,9 +13,32 @@ from roundturn.stores.delivery import take_results, until_ripe
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.journal import append
 from roundturn.stores.locks import lock_session
-from roundturn.stores.tables import entries, inbox, runs, sessions, turns
+from roundturn.stores.tables import entries, inbox, now_ms, runs, sessions, turns
 
 PREVIEW_CHARACTERS = 200
+
+
+OPEN_ROWS = (
+    select(inbox)
+    .where(inbox.c.session == bindparam("session"), inbox.c.state.in_(("waiting", "taken")))
+    .order_by(inbox.c.id)
+)
+OPEN_COUNT = select(func.count()).where(
+    inbox.c.session == bindparam("session"), inbox.c.state.in_(("waiting", "taken"))
+)
+OLDER = inbox.alias()
+OLDER_RUNG = (
+    select(func.count())
+    .select_from(inbox.join(OLDER, OLDER.c.session == inbox.c.session))
+    .where(
+        inbox.c.turn == bindparam("turn"), OLDER.c.id < inbox.c.id, OLDER.c.state == "waiting", OLDER.c.rung
+    )
+)
+RUNG = inbox.update().where(inbox.c.turn == bindparam("of_turn")).values(rung=True)
+TAKE = inbox.update().where(inbox.c.id == bindparam("row")).values(state="taken")
+START = turns.update().where(turns.c.id == bindparam("turn")).values(state="running", started_at=now_ms())
+RUN, ROW, TURN, ENTRY = runs.insert(), inbox.insert(), turns.insert(), entries.insert()
+OF_SESSION = sessions.update().where(sessions.c.id == bindparam("session"))
 
 
 class SqlInbox:
@@ -32,29 +55,29 @@ class SqlInbox:
         turn = ids.turn_id(session, row.last_turn + 1)
         at = now(tx)
         ahead = _open_rows(tx, session)
-        tx.execute(update(sessions).where(sessions.c.id == session).values(last_turn=row.last_turn + 1))
+        tx.execute(OF_SESSION, {"session": session, "last_turn": row.last_turn + 1})
         # A message from outside begins a run of its own, also in a subagent's session.
         tx.execute(
-            runs.insert().values(
-                id=turn, session=session, root=turn, agent=row.agent, state="active", created_at=at
-            )
+            RUN,
+            {
+                "id": turn,
+                "session": session,
+                "root": turn,
+                "agent": row.agent,
+                "state": "active",
+                "created_at": at,
+            },
         )
         append(tx, turn, [put(tx, turn, text, at, key=key, generation=row.generation, ahead=ahead)])
         return Accepted(session, turn, ahead, repeated=False)
 
     @reading
     def should_ring(self, tx: Tx, turn: str) -> bool:
-        older = inbox.alias()
-        query = (
-            select(func.count())
-            .select_from(inbox.join(older, older.c.session == inbox.c.session))
-            .where(inbox.c.turn == turn, older.c.id < inbox.c.id, older.c.state == "waiting", older.c.rung)
-        )
-        return tx.execute(query).scalar_one() == 0
+        return tx.execute(OLDER_RUNG, {"turn": turn}).scalar_one() == 0
 
     @writing
     def mark_rung(self, tx: Tx, turn: str) -> None:
-        tx.execute(update(inbox).where(inbox.c.turn == turn).values(rung=True))
+        tx.execute(RUNG, {"of_turn": turn})
 
     async def take(self, session: str) -> Taken | NotYet | None:
         # The usual last question of a session needs no write lock.
@@ -66,15 +89,13 @@ class SqlInbox:
 
     @writing
     def _take(self, tx: Tx, session: str) -> Taken | NotYet | None:
-        query = select(inbox).where(inbox.c.session == session).order_by(inbox.c.id)
         holder = lock_session(tx, session)
         assert holder is not None, "a session that is rung for exists"
-        if (row := tx.execute(query.where(inbox.c.state == "taken").limit(1)).one_or_none()) is not None:
+        waiting = tx.execute(OPEN_ROWS, {"session": session}).all()
+        if (row := next((row for row in waiting if row.state == "taken"), None)) is not None:
             return Taken(row.turn)
-        waiting = tx.execute(query.where(inbox.c.state == "waiting")).all()
         if (row := next((row for row in waiting if row.kind == "message"), None)) is not None:
-            update_turn = update(turns).where(turns.c.id == row.turn)
-            tx.execute(update_turn.values(state="running", started_at=now(tx), generation=holder.generation))
+            tx.execute(START, {"turn": row.turn, "generation": holder.generation})
             _begin(tx, holder, row, "user", row.text, [])
             return Taken(row.turn)
         waits = []
@@ -121,23 +142,10 @@ def put(
 ) -> NewEvent:
     """A message that begins a run: its row and its queued turn; returns what the run's journal says of it."""
     session = ids.session_of(turn)
-    tx.execute(
-        inbox.insert().values(
-            session=session,
-            turn=turn,
-            run=turn,
-            kind="message",
-            key=key,
-            text=text,
-            state="held" if held else "waiting",
-            created_at=at,
-        )
-    )
-    tx.execute(
-        turns.insert().values(
-            id=turn, session=session, run=turn, generation=generation, state="queued", created_at=at
-        )
-    )
+    begun = {"session": session, "run": turn, "created_at": at}
+    state = "held" if held else "waiting"
+    tx.execute(ROW, {**begun, "turn": turn, "kind": "message", "key": key, "text": text, "state": state})
+    tx.execute(TURN, {**begun, "id": turn, "generation": generation, "state": "queued"})
     return NewEvent("message.accepted", {"position": ahead, "text": text[:PREVIEW_CHARACTERS]})
 
 
@@ -160,20 +168,19 @@ def _deliver(tx: Tx, holder: Row[Any], row: Row[Any]) -> None:
 
 def _begin(tx: Tx, holder: Row[Any], row: Row[Any], role: Role, text: str, delivers: list[str]) -> None:
     seq = holder.last_seq + 1
-    tx.execute(update(sessions).where(sessions.c.id == holder.id).values(last_seq=seq))
-    tx.execute(update(inbox).where(inbox.c.id == row.id).values(state="taken"))
-    tx.execute(
-        entries.insert().values(
-            session=holder.id,
-            generation=holder.generation,
-            seq=seq,
-            role=role,
-            turn=row.turn,
-            step=0,
-            text=text,
-            calls=[],
-        )
-    )
+    tx.execute(OF_SESSION, {"session": holder.id, "last_seq": seq})
+    tx.execute(TAKE, {"row": row.id})
+    entry = {
+        "session": holder.id,
+        "generation": holder.generation,
+        "seq": seq,
+        "role": role,
+        "turn": row.turn,
+        "step": 0,
+        "text": text,
+        "calls": [],
+    }
+    tx.execute(ENTRY, entry)
     data = {"turn": row.turn, "delivers": delivers} if delivers else {"turn": row.turn}
     append(tx, row.run, [NewEvent("turn.started", data)])
 
@@ -185,6 +192,5 @@ def _by_key(tx: Tx, session: str, key: str) -> Accepted | None:
 
 
 def _open_rows(tx: Tx, session: str) -> int:
-    query = select(func.count()).where(inbox.c.session == session, inbox.c.state.in_(("waiting", "taken")))
-    found: int = tx.execute(query).scalar_one()
+    found: int = tx.execute(OPEN_COUNT, {"session": session}).scalar_one()
     return found

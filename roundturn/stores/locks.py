@@ -8,21 +8,24 @@
 
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from roundturn.stores.engine import Tx
 from roundturn.stores.tables import sessions
 
+SESSION = select(sessions).where(sessions.c.id == bindparam("session")).with_for_update(key_share=True)
+PARENT = select(sessions.c.parent).where(sessions.c.id == bindparam("session"))
+
 
 def lock_session(tx: Tx, session: str) -> Row[Any] | None:
-    return tx.execute(
-        select(sessions).where(sessions.c.id == session).with_for_update(key_share=True)
-    ).one_or_none()
+    return tx.execute(SESSION, {"session": session}).one_or_none()
 
 
 def lock_with_parent(tx: Tx, session: str) -> None:
     """For what may end a run: a subagent's end concerns its parent's inbox."""
-    parent = tx.execute(select(sessions.c.parent).where(sessions.c.id == session)).scalar_one_or_none()
+    if tx.dialect.name == "sqlite":
+        return  # a write transaction has the whole file
+    parent = tx.execute(PARENT, {"session": session}).scalar_one_or_none()
     for one in (parent, session):
         if one is not None:
             lock_session(tx, one)

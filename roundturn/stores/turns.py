@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Row, Select, bindparam, func, select, update
 
 from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, RunState
@@ -17,13 +17,29 @@ from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import fence
 from roundturn.stores.ledger import settle
 from roundturn.stores.locks import lock_session, lock_with_parent
-from roundturn.stores.tables import approvals, inbox, runs, tool_calls, turns
+from roundturn.stores.tables import approvals, inbox, now_ms, runs, tool_calls, turns
 from roundturn.tool import Effect
 
 NOT_RUN = "Not run: the turn ended first."
 NOT_COLLECTED = "The turn ended before the subagent's result was there."
 MAY_HAVE_RUN = (
     "Outcome unknown: the turn ended while this was running. It may have run; check before doing it again."
+)
+
+
+LOCKED = select(turns).where(turns.c.id == bindparam("turn")).with_for_update(key_share=True)
+END = turns.update().where(turns.c.id == bindparam("turn")).values(ended_at=now_ms())
+SETTLE_ROW = inbox.update().where(inbox.c.turn == bindparam("of_turn"))
+OPEN_CALLS = (
+    select(tool_calls)
+    .where(tool_calls.c.turn == bindparam("turn"), tool_calls.c.status.not_in(FINAL))
+    .order_by(tool_calls.c.step, tool_calls.c.index)
+)
+CANCEL_APPROVALS = (
+    approvals.update()
+    .where(approvals.c.turn == bindparam("of_turn"), approvals.c.state.in_(("pending", "approved")))
+    .values(state="cancelled")
+    .returning(approvals.c.id)
 )
 
 
@@ -108,19 +124,12 @@ class SqlTurns:
 
 
 def _locked(tx: Tx, turn: str) -> Row[Any] | None:
-    query = select(turns).where(turns.c.id == turn).with_for_update(key_share=True)
-    return tx.execute(query).one_or_none()
+    return tx.execute(LOCKED, {"turn": turn}).one_or_none()
 
 
 def cancel_approvals(tx: Tx, turn: str) -> list[NewEvent]:
     """Pending and approved but unconsumed ones: after a stop nothing may begin (P47)."""
-    cancel = (
-        update(approvals)
-        .where(approvals.c.turn == turn, approvals.c.state.in_(("pending", "approved")))
-        .values(state="cancelled")
-        .returning(approvals.c.id)
-    )
-    cancelled = tx.execute(cancel).scalars().all()
+    cancelled = tx.execute(CANCEL_APPROVALS, {"of_turn": turn}).scalars().all()
     return [NewEvent("approval.cancelled", {"approval_id": approval}) for approval in cancelled]
 
 
@@ -151,10 +160,8 @@ def stop_run(tx: Tx, run: str, origin: str, closing: Closing) -> None:
 
 
 def _end(tx: Tx, row: Row[Any], state: RunState, reason: str, steps: int, closing: Closing) -> None:
-    ended = update(turns).where(turns.c.id == row.id)
-    tx.execute(ended.values(state=state, reason=reason, steps=steps, ended_at=now(tx)))
-    settled = "failed" if state == "failed" else "done"
-    tx.execute(update(inbox).where(inbox.c.turn == row.id).values(state=settled))
+    tx.execute(END, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
+    tx.execute(SETTLE_ROW, {"of_turn": row.id, "state": "failed" if state == "failed" else "done"})
     closing.say(
         row.run, NewEvent(TERMINAL, {"turn": row.id, "state": state, "reason": reason, "steps": steps})
     )
@@ -163,8 +170,7 @@ def _end(tx: Tx, row: Row[Any], state: RunState, reason: str, steps: int, closin
 
 def _settle_calls(tx: Tx, turn: str) -> list[NewEvent]:
     """Every call of an ended turn has an answer, so that the session can go on (P91)."""
-    query = select(tool_calls).where(tool_calls.c.turn == turn, tool_calls.c.status.not_in(FINAL))
-    rows = tx.execute(query.order_by(tool_calls.c.step, tool_calls.c.index)).all()
+    rows = tx.execute(OPEN_CALLS, {"turn": turn}).all()
     return [settle(tx, row, _at_the_end(row))[1] for row in rows]
 
 
