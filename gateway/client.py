@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import structlog
 
 from gateway.journals import Journals
-from gateway.upgrade import store_path
 from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
 from roundturn.errors import Refused, Unavailable, UsageError
 from roundturn.event import RunEvent
+from roundturn.run import RunRow
 from roundturn.settings import WORK, Settings
 from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
@@ -45,10 +45,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class SessionOverview:
-    """`turn`: the running one, else the next, else the latest. `waits`: its requests that wait for a person."""
+    """`turn`: what `find_turn` finds. `run`: the one at work. `waits`: requests of its tree that wait for a person."""
 
     row: SessionRow
     turn: TurnRow | None
+    run: RunRow | None
     waits: int
     title: str
 
@@ -126,12 +127,12 @@ class Client:
         return [await self._seen(row) for row in await self.store.sessions.page("", limit)]
 
     async def _seen(self, row: SessionRow) -> SessionOverview:
-        turn = await self.store.turns.last_of(row.id)
-        running = turn is not None and turn.state == "running"
-        waits = await self.store.approvals.page(["pending"], turn.id, MOST_WAITS) if turn and running else []
+        turn = await self._present(row.id)
+        run = await self.store.runs.at_work(row.id)
+        waits = await self.approvals("pending", run.id, MOST_WAITS) if run else []
         first = await self.store.journal.read(ids.turn_id(row.id, 1), 0, 1)
         title = str(first[0].data.get("text", "")) if first else ""
-        return SessionOverview(row, turn, len(waits), title)
+        return SessionOverview(row, turn, run, len(waits), title)
 
     async def send(
         self,
@@ -170,8 +171,8 @@ class Client:
             log.warning("doorbell.unheard", session=session, why=fault.detail)
         return False
 
-    async def stop(self, target: str, origin: str) -> TurnRow:
-        """What `find_turn` finds; what ended already is returned as it is."""
+    async def stop(self, target: str, origin: str) -> RunRow:
+        """The run of what `find_turn` finds, with all that it delegated; what ended already is returned as it is."""
         turn = await self.find_turn(target)
         stopped = await self.store.turns.request_stop(turn.id, origin)
         assert stopped is not None
@@ -179,18 +180,44 @@ class Client:
             await self._wake(woken)
         for session in stopped.wakeups.sessions:
             await self._ring(session)
-        return stopped.turn
+        return await self.run(turn.run)
+
+    async def run(self, run: str) -> RunRow:
+        found = await self.store.runs.read(run)
+        assert found is not None, "a turn belongs to a run"
+        return found
+
+    async def quiet(self, run: str, limit: timedelta) -> RunRow:
+        """The run, once it and all that it delegated have ended, or as it stands after `limit`."""
+        began = time.monotonic()
+        while time.monotonic() - began < limit.total_seconds():
+            if not await self._is_at_work(run):
+                break
+            await asyncio.sleep(LOOK_S)
+        return await self.run(run)
+
+    async def _is_at_work(self, run: str) -> bool:
+        if (await self.run(run)).ended_at is None:
+            return True
+        return any([await self._is_at_work(child.id) for child in await self.store.runs.children(run)])
 
     async def find_turn(self, target: str) -> TurnRow:
-        """A session's running turn, else its next, else its latest, or the turn named (`s_…/N`).
+        """A session's running turn, else the last of a run that waits for subagents, else the next, else the latest.
 
-        By beginnings as `find_session` takes them. Raises `UsageError`.
+        Or the turn named (`s_…/N`). By beginnings as `find_session` takes them. Raises `UsageError`.
         """
         target = await self._full(target)
-        found = await (self.store.turns.read(target) if "/" in target else self.store.turns.last_of(target))
+        found = await (self.store.turns.read(target) if "/" in target else self._present(target))
         if found is None:
             raise UsageError(f"there is no session or run {target}", "a session is s_… and a run is s_…/N")
         return found
+
+    async def _present(self, session: str) -> TurnRow | None:
+        last = await self.store.turns.last_of(session)
+        run = await self.store.runs.at_work(session)
+        if run is None or (last is not None and last.state == "running"):
+            return last
+        return (await self.store.turns.of_run(run.id))[-1]
 
     async def turns(self, target: str) -> list[TurnRow]:
         """All of a session, in their order. Raises `UsageError`."""
@@ -319,19 +346,6 @@ class Client:
         """Also of a run whose end lies before what was asked for, and of one that nobody knows."""
         row = await self.store.runs.read(run)
         return row is None or row.ended_at is not None
-
-
-def missing_store(settings: Settings) -> Path | None:
-    """The directory in which a SQLite store should be and is not; opening it would only make an empty file."""
-    path = store_path(settings.store_url)
-    if path is None:
-        return None
-    try:
-        return None if path.stat().st_size else path.parent
-    except (FileNotFoundError, NotADirectoryError):
-        return path.parent
-    except OSError:  # not ours to look at: opening it says so
-        return None
 
 
 def refuse_empty(text: str) -> None:

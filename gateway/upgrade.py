@@ -1,4 +1,4 @@
-"""Brings a store to the version that this program needs, for `dev` and for `db upgrade`."""
+"""Whether the store is there, and bringing it to the version that this program needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from roundturn.settings import Settings
 from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
 
@@ -27,6 +28,19 @@ def store_path(url: str) -> Path | None:
         return None
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
     return Path(parsed.database or "").absolute() if is_file else None
+
+
+def missing_store(settings: Settings) -> Path | None:
+    """The directory in which a SQLite store should be and is not; opening it would only make an empty file."""
+    path = store_path(settings.store_url)
+    if path is None:
+        return None
+    try:
+        return None if path.stat().st_size else path.parent
+    except (FileNotFoundError, NotADirectoryError):
+        return path.parent
+    except OSError:  # not ours to look at: opening it says so
+        return None
 
 
 async def upgrade_store(url: str, busy_s: float) -> Upgraded:

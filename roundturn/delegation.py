@@ -51,7 +51,12 @@ def tier_refusal(parent: AgentDefinition, child: AgentDefinition) -> str | None:
     """Why `parent` may not spawn `child`; None when it may (A-19)."""
     if child.tier in BELOW[parent.tier]:
         return None
-    return f"{parent.name} ({parent.tier}) may not spawn {child.name} ({child.tier}): {WHY[parent.tier]}"
+    return f"{_stands(parent)} may not spawn {_stands(child)}: {WHY[parent.tier]}"
+
+
+def _stands(agent: AgentDefinition) -> str:
+    said = agent.tier if "tier" in agent.model_fields_set else f"{agent.tier}, since it names no tier"
+    return f"{agent.name} ({said})"
 
 
 def check_hierarchy(agents: Mapping[str, AgentDefinition]) -> None:

@@ -338,6 +338,9 @@ class Approvals(Protocol):
 class Runs(Delegations, Protocol):
     async def read(self, run: str) -> RunRow | None: ...
 
+    async def at_work(self, session: str) -> RunRow | None:
+        """The oldest of the session's runs that has not ended."""
+
     async def children(self, run: str) -> list[RunRow]:
         """The runs that it delegated, oldest first."""
 

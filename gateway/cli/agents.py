@@ -48,8 +48,12 @@ def _line(agent: "AgentDefinition", settings: "Settings") -> dict[str, Any]:
 def validate(settings: "Settings", screen: Screen, paths: list[Path]) -> int:
     """Raises `ConfigurationError` for the first definition that is wrong, as a worker's start would."""
     from roundturn.agents import load_agents
+    from roundturn.delegation import check_hierarchy
 
-    agents = [_read(path) for path in paths] or list(load_agents(settings.agents_dir).values())
+    given = [_read(path) for path in paths]
+    known = load_agents(settings.agents_dir)
+    check_hierarchy({**known, **{agent.name: agent for agent in given}})
+    agents = given or list(known.values())
     checked = [{"agent": agent.name, "unknown_tools": _unknown_tools(agent)} for agent in agents]
     if screen.mode == "json":
         screen.items(checked)

@@ -122,7 +122,8 @@ def _say_farewell(scene: Scene) -> None:
 @asynccontextmanager
 async def opened(scene: Scene, *, temporal: bool = True, needed: bool = True) -> "AsyncIterator[Client]":
     """The store, and Temporal: asked for, or good to have (`needed=False`), or not used. Raises `Unavailable`."""
-    from gateway.client import missing_store, open_client
+    from gateway.client import open_client
+    from gateway.upgrade import missing_store
 
     if (missing := missing_store(scene.settings)) is not None:
         raise Unavailable(

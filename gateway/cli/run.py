@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from roundturn.store import Accepted, SessionRow, TurnRow
 
 DEFAULT_AGENT = "assistant"
+STOP_WAIT_S = 10.0
 ALL_APPROVALS = 1000
 
 
@@ -111,6 +113,8 @@ def _handed_over(screen: Screen, session: str, run: str) -> int:
 async def _finish(screen: Screen, client: "Client", tree: Tree, how: str) -> int:
     turns = await client.turns_of_run(tree.root.run)
     state = tree.root.tally.state
+    if state == "cancelled":  # what it delegated ends by itself, a moment later
+        await client.quiet(tree.root.run, timedelta(seconds=STOP_WAIT_S))
     if screen.mode != "text":
         document = await _document(client, turns, tree)
         screen.document({"type": "result", **document} if screen.mode == "jsonl" else document)
@@ -140,17 +144,18 @@ async def _document(client: "Client", turns: "list[TurnRow]", tree: Tree) -> dic
         "usage": vars(tree.used),
         "cost": {"usd": None, "unpriced_calls": tree.model_calls},
         "approvals": [{"approval_id": row.id, "state": row.state} for row in approvals],
-        "subagents": [_subagent(branch) for branch in tree if branch is not root],
+        "subagents": [await _subagent(client, branch) for branch in tree if branch is not root],
     }
 
 
-def _subagent(branch: Branch) -> dict[str, Any]:
+async def _subagent(client: "Client", branch: Branch) -> dict[str, Any]:
+    state = (await client.run(branch.run)).state  # it may have ended after its parent, whose end was followed
     return {
         "session": branch.session,
         "run": branch.run,
         "agent": branch.agent,
         "title": branch.title,
-        "state": branch.tally.state,
+        "state": "running" if state == "active" else state,
         "usage": vars(branch.tally.used),
     }
 

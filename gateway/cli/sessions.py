@@ -1,9 +1,8 @@
 """`send`, `stop` and `sessions`: what is said to a session, and which there are."""
 
-import asyncio
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from roundturn.store import TurnRow
 
 STOP_WAIT_S = 10.0
-LOOK_S = 0.1
 COLUMNS = ("ID", "STATE", "AGENT", "TITLE", "LAST", "WAITS")
 
 
@@ -45,20 +43,23 @@ async def send_message(scene: Scene, session: str, text: str, key: str | None) -
 
 async def stop_run(scene: Scene, target: str, origin: str, wait: bool) -> int:
     async with opened(scene, needed=False) as client:
-        turn = await client.stop(target, origin)
         began = time.monotonic()
-        while wait and turn.ended_at is None and time.monotonic() - began < STOP_WAIT_S:
-            await asyncio.sleep(LOOK_S)
-            turn = await client.find_turn(turn.id)
-        tally = await _tally(client, turn)
-    if turn.state != "cancelled" and turn.ended_at is not None:
-        raise Settled(f"{turn.id} had already ended: {turn.state}", "there was nothing to stop")
+        run = await client.stop(target, origin)
+        if wait and run.state in ("active", "cancelled"):
+            run = await client.quiet(run.id, timedelta(seconds=STOP_WAIT_S))
+        turn = (await client.turns_of_run(run.id))[-1]
+        tally = Tally()
+        async for event in client.events(run.id):
+            tally.add(event)
+    if run.state != "cancelled" and run.ended_at is not None:
+        raise Settled(f"{run.id} had already ended: {run.state}", "there was nothing to stop")
     if scene.screen.mode == "json":
-        scene.screen.document({"session": turn.session, "turn": turn.id, "state": turn.state})
-    elif turn.ended_at is not None:
-        scene.screen.data(f"stopped · {turn.id} · after {elapsed((time.monotonic() - began) * 1000)}")
+        state = "running" if run.state == "active" else run.state
+        scene.screen.document({"session": run.session, "turn": turn.id, "run": run.id, "state": state})
+    elif run.ended_at is not None:
+        scene.screen.data(f"stopped · {run.id} · after {elapsed((time.monotonic() - began) * 1000)}")
     else:
-        scene.screen.data(f"stop accepted · {turn.id} · it ends when a worker hears of it")
+        scene.screen.data(f"stop accepted · {run.id} · it ends when a worker hears of it")
     if tally.unknown and scene.screen.progress:
         one = len(tally.unknown) == 1
         many = "1 side effect has" if one else f"{len(tally.unknown)} side effects have"
@@ -154,11 +155,15 @@ def _line(seen: "SessionOverview") -> dict[str, Any]:
 
 
 def _state(seen: "SessionOverview") -> str:
+    if seen.run is not None and seen.waits:
+        return "waiting for a person"
+    if seen.run is not None and seen.turn is not None and seen.turn.ended_at is not None:
+        return "waiting for subagents"
     if seen.turn is None or seen.turn.state == "completed":
         return "idle"
     if seen.turn.ended_at is not None:
         return f"idle ({seen.turn.state})"
-    return "waiting for a person" if seen.waits else seen.turn.state
+    return seen.turn.state
 
 
 def _cells(line: dict[str, Any], terminal: bool) -> tuple[str, ...]:

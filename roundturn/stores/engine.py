@@ -44,14 +44,16 @@ Tx = Connection
 R = TypeVar("R")
 
 READERS = 4
-IDLE_S = 5  # a transaction takes milliseconds; one that stands still is a frozen process's or a lost host's
+CONNECT_S = 10
+ANSWER_S = 10  # of one statement, beyond the time it may wait for a lock
+IDLE_S = 15  # a transaction takes milliseconds; one that stands still is a frozen process's or a lost host's
 MOST_TOGETHER = 32  # writes in one transaction: other processes wait for its end
 LONGEST_BUSY_S = 0.5  # a thread that waits in SQLite hears nothing; between two waits it learns that we close
 
 LOCKED = ("database is locked", "database table is locked", "database schema is locked")
 
 
-WANTED = "set ROUNDTURN_DATABASE_URL to sqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME"
+WANTED = "set ROUNDTURN_DATABASE_URL to sqlite:///FILE or postgresql+asyncpg://USER:PASSWORD@HOST/NAME (?ssl=require)"
 # PostgreSQL's errors that may pass: connection, idle in a transaction, rollback (deadlock), resources, operator, system.
 PASSING = ("08", "25P03", "40", "53", "57", "58")
 LOCK_TIMEOUT = "55P03"
@@ -286,7 +288,15 @@ class _Async:
             "idle_in_transaction_session_timeout": f"{IDLE_S * 1000}",
         }
         self._engine = create_async_engine(
-            url, pool_size=8, max_overflow=24, connect_args={"server_settings": limits}
+            url,
+            pool_size=8,
+            max_overflow=24,
+            # A server that stands still, or a lost network, is heard of by the client alone.
+            connect_args={
+                "server_settings": limits,
+                "timeout": CONNECT_S,
+                "command_timeout": busy_s + ANSWER_S,
+            },
         )
         event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
         self._reading = self._engine.execution_options(
@@ -314,6 +324,8 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: Any, fault: BaseException | None, _trace: Any) -> None:
+        if isinstance(fault, OverflowError) or "connect() got an unexpected keyword" in str(fault):
+            raise ConfigurationError(f"the store's address cannot be used: {fault}", WANTED) from fault
         if not isinstance(fault, DBAPIError | sqlite3.Error | OSError | PoolTimeout):
             return
         said = str(getattr(fault, "orig", fault))

@@ -49,6 +49,12 @@ class SqlRuns:
         return None if row is None else _run(row)
 
     @reading
+    def at_work(self, tx: Tx, session: str) -> RunRow | None:
+        active = select(runs).where(runs.c.session == session, runs.c.state == "active")
+        row = tx.execute(active.order_by(runs.c.created_at, runs.c.id).limit(1)).one_or_none()
+        return None if row is None else _run(row)
+
+    @reading
     def children(self, tx: Tx, run: str) -> list[RunRow]:
         rows = tx.execute(select(runs).where(runs.c.parent_run == run).order_by(runs.c.created_at, runs.c.id))
         return [_run(row) for row in rows]

@@ -119,7 +119,8 @@ async def test_a_queued_message_is_stopped_without_a_worker(desk: OpenDesk) -> N
     d = await desk(worker=False)
     session, run = await d.start("hello")
     done = await d.roundturn("stop", session, "--json", "--as", "ada")
-    assert (done.code, done.document) == (0, {"session": session, "turn": run, "state": "cancelled"})
+    told = {"session": session, "turn": run, "run": run, "state": "cancelled"}
+    assert (done.code, done.document) == (0, told)
     assert (await d.roundturn("stop", session)).code == 0  # again is the same
 
 

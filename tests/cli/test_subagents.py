@@ -169,3 +169,47 @@ async def test_a_dumb_terminal_and_a_ci_get_lines_and_no_drawing(led: Any) -> No
     assert await terminal.ended() == 0
     assert "\x1b" not in terminal.said
     assert "helper" in terminal.said
+
+
+@requirement("I-03")
+@pytest.mark.parametrize("named", ["session", "run", "after a later message"])
+async def test_a_run_that_only_waits_for_its_subagents_is_listed_and_stopped_with_them(
+    led: Any, named: str
+) -> None:
+    d = await led(LEADS, ASKS, scenario("hello", step(text="hi")))
+    session, run = await d.start("lead")
+    await d.system.ended(run)
+    (child,) = await d.system.client.store.runs.children(run)
+    await d.system.pending(child.id)
+    if named == "after a later message":
+        await d.system.ended(await d.system.send("hello", session))
+    (line,) = [
+        one
+        for one in (await d.roundturn("sessions", "--json")).document["items"]
+        if one["session"] == session
+    ]
+    assert (line["state"], line["waits"]) == ("waiting for a person", 1)
+    done = await d.roundturn("stop", run if named == "run" else session, "--json")
+    assert (done.code, done.document["run"], done.document["state"]) == (0, run, "cancelled")
+    assert (await d.system.client.store.runs.read(child.id)).state == "cancelled"  # stop waited for it too
+    again = await d.roundturn("stop", run, "--json")
+    assert (again.code, again.document["state"]) == (0, "cancelled")
+
+
+async def test_a_team_that_cannot_work_is_refused_before_a_worker_meets_it(led: Any, tmp_path: Path) -> None:
+    d = await led(LEADS, LOOKS)
+    folder = tmp_path / "others"
+    folder.mkdir()
+    (folder / "boss.md").write_text('+++\nname = "boss"\nsubagents = ["helper"]\n+++\nDelegate.')
+    done = await d.roundturn("agents", "validate", str(folder / "boss.md"))
+    assert done.code == 2
+    assert "boss (worker, since it names no tier) may not spawn helper" in done.err
+
+
+async def test_a_turn_that_failed_is_told_though_its_run_goes_on(led: Any) -> None:
+    refused = [{"kind": "status", "status": 400, "message": "no"}]
+    lead = scenario("lead", step(spawn("look here")), step(text="x", faults=refused), step(text="got it"))
+    d = await led(lead, LOOKS)
+    done = await d.roundturn("run", "lead")
+    assert done.code == 0
+    assert "turn failed: " in done.err

@@ -397,6 +397,7 @@ async def test_brief_calls_of_a_step_are_made_together_and_one_that_is_late_is_m
     (s.workdir / "open").touch()
     row = await s.ended(turn)
     assert row.text == "noted 0\nnoted late"
+    await s.workflow_closed(f"turn/{turn}")
     kinds = [event.WhichOneof("attributes") for event in (await s.history(turn)).events]
     assert kinds.count("marker_recorded_event_attributes") == 3  # one for each step of calls, and the end
     scheduled = kinds.count("activity_task_scheduled_event_attributes")
