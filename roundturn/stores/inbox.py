@@ -146,7 +146,8 @@ def put(
     state = "held" if held else "waiting"
     tx.execute(ROW, {**begun, "turn": turn, "kind": "message", "key": key, "text": text, "state": state})
     tx.execute(TURN, {**begun, "id": turn, "generation": generation, "state": "queued"})
-    return NewEvent("message.accepted", {"position": ahead, "text": text[:PREVIEW_CHARACTERS]})
+    shown = text if len(text) <= PREVIEW_CHARACTERS else f"{text[: PREVIEW_CHARACTERS - 1]}…"
+    return NewEvent("message.accepted", {"position": ahead, "text": shown})
 
 
 def _deliver(tx: Tx, holder: Row[Any], row: Row[Any]) -> None:
