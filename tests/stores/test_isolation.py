@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -140,14 +141,14 @@ async def test_a_process_that_freezes_inside_a_transaction_does_not_keep_its_row
 ) -> None:
     monkeypatch.setattr(engine, "IDLE_S", 1)
     session = await scene.session(store)
-    frozen_now = asyncio.Event()
+    frozen_now, thawed = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     agent = update(sessions).where(sessions.c.id == session)
 
     def freeze(tx: Tx) -> None:
         tx.execute(agent.values(agent="frozen"))
         loop.call_soon_threadsafe(frozen_now.set)
-        time.sleep(4)
+        assert thawed.wait(60)
         tx.execute(agent.values(agent="awake"))
 
     async def frozen() -> None:
@@ -162,6 +163,7 @@ async def test_a_process_that_freezes_inside_a_transaction_does_not_keep_its_row
     await frozen_now.wait()
     assert await store.inbox.accept(session, "goes on") is not None
     assert not other.done(), "nobody waited for it to wake up"
+    thawed.set()
     await other
     row = await store.sessions.read(session)
     assert row is not None
