@@ -1,6 +1,8 @@
 """What transactions see of each other, and what becomes of one that is held up, frozen or cut off."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -323,3 +325,23 @@ async def test_a_commit_is_on_the_disk_before_anybody_hears_of_it_whatever_the_s
     finally:
         await again.close()
     assert shown == "on"
+
+
+@requirement("J-20")
+async def test_a_server_that_stands_still_is_unavailable_and_serves_again_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "ANSWER_S", 0.5)
+    server = PostgresServer()
+    database = Database(await server.create_database(), 0.5)
+    pid: int = await database.read(lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(30):
+            with pytest.raises(Unavailable):
+                await database.read(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert await database.read(lambda tx: tx.execute(text("SELECT 1")).scalar_one()) == 1
+    await database.close()
+    server.close()
