@@ -1,5 +1,6 @@
-"""Faults at named points: a process kills itself before or after one transaction of one port, once."""
+"""Faults at named points: a process kills itself, fails or is held up at one transaction of one port, once."""
 
+import asyncio
 import os
 import signal
 from dataclasses import fields, replace
@@ -8,7 +9,7 @@ from typing import Any
 
 from roundturn.store import Store
 
-VARIABLE = "TEST_FAULT"  # PORT.METHOD:before|after|defect:MARKER_FILE[:NTH]
+VARIABLE = "TEST_FAULT"  # PORT.METHOD:before|after|defect|held:MARKER_FILE[:NTH]
 
 
 def faulty(store: Store) -> Store:
@@ -23,6 +24,11 @@ def faulty(store: Store) -> Store:
         port: _Faulty(getattr(store, port), method, when, Path(marker), int(*nth or ["1"]))
     }
     return replace(store, **ports)
+
+
+def released(marker: Path) -> Path:
+    """The file that lets go of what is held."""
+    return marker.with_suffix(".released")
 
 
 class _Faulty:
@@ -47,6 +53,9 @@ class _Faulty:
             result = await found(*args, **kwargs)
             if self._when == "after":
                 self._die()
+            if self._when == "held" and self._due():
+                while not released(self._marker).exists():
+                    await asyncio.sleep(0.02)
             return result
 
         return call

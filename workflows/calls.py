@@ -4,7 +4,10 @@ The numbers are measured ones (design section 3): control SQL is local and never
 finite attempts and a heartbeat; a payload that is too big is never tried again.
 """
 
+import asyncio
+from collections.abc import Awaitable
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -19,6 +22,8 @@ with workflow.unsafe.imports_passed_through():
     from activities.turns import Collect, Ending, Look, LookAt, TurnActivities
     from roundturn.approval import SignalledVerdict
     from roundturn.tool import Effect
+
+Returned = TypeVar("Returned")
 
 CONTROL = workflow.LocalActivityConfig(
     start_to_close_timeout=timedelta(seconds=10),
@@ -67,7 +72,7 @@ async def finish_turn(ending: Ending) -> bool:
 
 async def call_model(at: ModelStep, options: CallOptions) -> ModelOutcome:
     """Cancellation waits until the stream is closed."""
-    return await workflow.execute_activity_method(
+    call = workflow.execute_activity_method(
         ModelActivities.call_model,
         at,
         start_to_close_timeout=timedelta(seconds=options.model_limit_s) + GRACE,
@@ -78,6 +83,7 @@ async def call_model(at: ModelStep, options: CallOptions) -> ModelOutcome:
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"step {at.step}",
     )
+    return await _or_cancelled(call)
 
 
 async def call_brief_tools(brief: BriefCalls, tools: set[str]) -> list[ToolOutcome | None]:
@@ -97,7 +103,7 @@ async def call_brief_tools(brief: BriefCalls, tools: set[str]) -> list[ToolOutco
 
 
 async def call_tool(plan: CallPlan, grant: str | None, options: CallOptions) -> ToolOutcome:
-    return await workflow.execute_activity_method(
+    call = workflow.execute_activity_method(
         ToolActivities.call_tool,
         ToolStep(call=plan.id, grant=grant),
         task_queue=None if plan.effect is Effect.PURE or plan.limit_s <= QUICK_S else options.tools_queue,
@@ -112,6 +118,7 @@ async def call_tool(plan: CallPlan, grant: str | None, options: CallOptions) -> 
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=plan.tool,
     )
+    return await _or_cancelled(call)
 
 
 async def reconcile() -> Repairs:
@@ -120,3 +127,12 @@ async def reconcile() -> Repairs:
         start_to_close_timeout=timedelta(seconds=60),
         retry_policy=RetryPolicy(maximum_attempts=3),
     )
+
+
+async def _or_cancelled(call: Awaitable[Returned]) -> Returned:
+    """Temporal drops the cancellation of an activity that ends well in spite of it: whoever waited must not go on."""
+    done = await call
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+    return done

@@ -7,6 +7,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from tests.conftest import OpenSystem
+from tests.faults import released
 from tests.requirements import requirement
 from tests.system import System, TemporalServer, scenario, step, until
 
@@ -359,6 +360,41 @@ async def test_a_cancel_of_the_workflow_itself_settles_everything_once(system: O
     assert (row.state, row.reason) == ("cancelled", "its workflow was cancelled from outside")
     await s.workflow_closed(f"turn/{turn}")
     await s.workflow_closed(f"session/{row.session}")
+    await s.assert_one_terminal_event(turn)
+
+
+@requirement("P109", "I-02")
+@pytest.mark.parametrize(
+    ("point", "calls"), [("approvals.request", 1), ("transcript.store_reply", 0)], ids=["asking", "reply"]
+)
+async def test_a_call_that_ends_well_after_the_cancel_leads_no_further(
+    system: OpenSystem, point: str, calls: int
+) -> None:
+    s = await system(scenario("go", step(("bash", {"command": "true"})), step(text="x")))
+    held = s.home / "held"
+    await s.start_worker(fault=f"{point}:held:{held}")
+    turn = await s.send("go")
+    await until(held.exists, "the held transaction")
+    handle = s.temporal.get_workflow_handle(f"turn/{turn}")
+    await handle.cancel()
+
+    async def told() -> bool:
+        return any(
+            event.HasField("activity_task_cancel_requested_event_attributes")
+            for event in (await handle.fetch_history()).events
+        )
+
+    await until(told, "the activity's cancellation")
+    released(held).touch()
+    row = await s.ended(turn)
+    assert (row.state, row.reason) == ("cancelled", "its workflow was cancelled from outside")
+    names = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in (await handle.fetch_history()).events
+    ]
+    assert names.count("call_tool") == calls
+    assert await s.client.store.approvals.page(["pending"], turn, 10) == []
+    await s.workflow_closed(f"turn/{turn}")
     await s.assert_one_terminal_event(turn)
 
 
