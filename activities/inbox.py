@@ -42,14 +42,14 @@ class Pause(BaseModel, frozen=True):
 
 
 class InboxActivities:
-    """`freeze` builds the snapshot of an agent by name; raises `ConfigurationError` when there is none."""
+    """`freeze` builds the snapshot of an agent, by name, for a directory; raises `ConfigurationError` when it cannot."""
 
     def __init__(
         self,
         store: Store,
         endings: Endings,
         snapshots: Snapshots,
-        freeze: Callable[[str], Snapshot],
+        freeze: Callable[[str, str], Snapshot],
         options: CallOptions,
     ) -> None:
         self._store = store
@@ -87,7 +87,9 @@ class InboxActivities:
             row = await self._store.sessions.read(session)
             assert row is not None
             await asyncio.to_thread(Path(row.action_dir).mkdir, parents=True, exist_ok=True)
-            digest = await self._store.sessions.freeze(session, self._freeze(row.agent).model_dump_json())
+            digest = await self._store.sessions.freeze(
+                session, self._freeze(row.agent, row.action_dir).model_dump_json()
+            )
         return await self._snapshots.get(digest)
 
     @activity.defn

@@ -18,10 +18,11 @@ from roundturn import ids
 from roundturn.errors import ModelRefused, ModelUnavailable
 from roundturn.event import NewEvent
 from roundturn.jsontext import NotJson, cut, parse_object
+from roundturn.ledger import FINAL, PlannedCall, StoredReply
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
 from roundturn.registry import ToolRegistry
-from roundturn.store import FINAL, PlannedCall, Store, StoredReply, insist
+from roundturn.store import Store, insist
 from roundturn.tool import Effect
 
 SHOWN_BYTES = 160
@@ -117,7 +118,7 @@ class ModelActivities:
         request = ModelRequest(
             model=snapshot.model,
             messages=self._transcripts.heard(opened, known, snapshot.agent.prompt),
-            tools=snapshot.tools,
+            tools=snapshot.face(opened.run_mode),
         )
         started = self._clock()
         try:

@@ -17,9 +17,9 @@ from activities.snapshots import Snapshots
 from roundturn import ids
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
 from roundturn.jsontext import NotJson, parse_object
+from roundturn.ledger import FINAL, OpenCall
 from roundturn.registry import ToolRegistry
-from roundturn.rules import RuleContext
-from roundturn.store import FINAL, OpenCall, Store
+from roundturn.store import Store
 from roundturn.tool import AGENT, Directive, Effect, directive_of
 
 STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
@@ -126,7 +126,7 @@ class ToolActivities:
             visible_tool_names=snapshot.visible,
             metadata={AGENT: snapshot.agent},
             spec=spec,
-            rules=RuleContext(snapshot.agent.name, snapshot.agent.tools, snapshot.operator, read_only=False),
+            rules=snapshot.rules(opened.entries, opened.run_mode, opened.action_dir),
             grant=grant,
             attempt=uuid.uuid4().hex,
         )

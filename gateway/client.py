@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 import structlog
 
 from gateway.journals import Journals
+from gateway.workdirs import usable
 from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, State, Verdict, VerdictOutcome
 from roundturn.doorbell import Doorbell
 from roundturn.errors import Refused, Unavailable, UsageError
 from roundturn.event import RunEvent
+from roundturn.ledger import CallRow
+from roundturn.mode import RunMode, known_mode
 from roundturn.run import RunRow
 from roundturn.settings import WORK, Settings
-from roundturn.store import Accepted, CallRow, SessionRow, Store, TurnRow
+from roundturn.store import Accepted, SessionRow, Store, TurnRow
 from roundturn.stores import open_store
 
 if TYPE_CHECKING:
@@ -75,9 +78,17 @@ class Client:
         self._doorbell = doorbell
 
     async def open_session(
-        self, agent: str, workdir: Path | None, client_key: str | None = None
+        self,
+        agent: str,
+        workdir: Path | None,
+        client_key: str | None = None,
+        *,
+        entry: str = "library",
+        run_mode: str = "build",
     ) -> SessionRow:
         """`workdir` becomes the action directory; without one the session gets its own under the home.
+
+        An unknown `run_mode` is logged and taken for `build` (P-02).
 
         Raises `UsageError` for a key that is not usable, for a `workdir` that is no directory, and for one
         in which tools would see the home's own files.
@@ -87,19 +98,16 @@ class Client:
                 f"session key {client_key!r} is not usable", "use letters, digits and _ . : - (200 at most)"
             )
         work = self._settings.home / WORK
-        action_dir = str(self._usable(workdir, work)) if workdir else str(work / "{session}")
-        return await self.store.sessions.open(agent, action_dir, client_key)
+        action_dir = str(usable(workdir, self._settings)) if workdir else str(work / "{session}")
+        mode = known_mode(run_mode)
+        if mode is None:
+            log.warning("run_mode.unknown", run_mode=run_mode[:64])
+        return await self.store.sessions.open(agent, action_dir, client_key, entry, mode or "build")
 
-    def _usable(self, workdir: Path, work: Path) -> Path:
-        """The home holds the store, logs and blobs. A directory around it may be used: tools refuse the home in it."""
-        if not workdir.is_dir():
-            raise UsageError(f"{workdir} is not a directory", "create it or choose another --workdir")
-        found, home = workdir.resolve(), self._settings.home.resolve()
-        if found.is_relative_to(home) and not found.is_relative_to(work.resolve()):
-            raise UsageError(
-                f"{workdir} is inside {home}, where the state of Roundturn lives",
-                f"choose a --workdir outside of it or under {work}, or leave it out",
-            )
+    async def set_run_mode(self, target: str, mode: RunMode, actor: str) -> SessionRow:
+        """Of a session and all that it delegated, from the next step and call on (P-01). Raises `UsageError`."""
+        found = await self.store.sessions.set_run_mode((await self.find_session(target)).id, mode, actor)
+        assert found is not None
         return found
 
     async def find_session(self, target: str) -> SessionRow:

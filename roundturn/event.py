@@ -18,6 +18,7 @@ Type = Literal[
     "approval.expired",
     "approval.cancelled",
     "turn.stop_requested",
+    "run_mode.changed",
     "turn.ended",
     "subagent.spawned",
     "subagent.awaited",

@@ -2,14 +2,15 @@
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.ids import printable
-from roundturn.tool import DIRECTIVE, BaseTool, ToolContext, ToolResult, ToolSpec
+from roundturn.names import PLAIN, is_plain, wire_name
+from roundturn.tool import BUILTIN, DIRECTIVE, BaseTool, ToolContext, ToolResult, ToolSpec
 
 NEAR_NAMES = 5
 
@@ -24,9 +25,34 @@ class ToolRegistry:
         self._closed = False
         self._tool_context = tool_context or (lambda ctx: ToolContext(ctx.workdir, ctx.tool_call_id))
 
-    def register(self, tool: BaseTool) -> None:
-        """Raises `AuthorError` for a name that is taken: no tool shadows another (P28)."""
-        spec = tool.spec()
+    def register(self, tool: BaseTool, origin: str = BUILTIN) -> None:
+        """Of this process. Raises `AuthorError` for a broken contract or a name that is taken (P28)."""
+        spec = tool.spec(origin)
+        if not is_plain(spec.name):
+            raise AuthorError(
+                f"tool name {spec.name!r} of {type(tool).__name__} is not accepted by model APIs",
+                f"letters, digits, dashes and single underscores, 64 at most: {PLAIN.pattern}",
+            )
+        self._add(tool, spec)
+
+    def mount(self, server: str, tools: Iterable[BaseTool]) -> list[str]:
+        """Of another program, which chose the names: each gets one of its own under the server's.
+
+        What cannot be taken is left out and told in a line; a hostile name stops nothing (P28, P30).
+        """
+        left_out = []
+        for tool in tools:
+            try:
+                if not tool.name.strip():
+                    raise AuthorError("a tool without a name")
+                self._add(tool, tool.spec(f"mcp:{server}", wire_name(server, tool.name)))
+            except AuthorError as fault:
+                left_out.append(
+                    f"{printable(server)}: {printable(tool.name)!r} is left out: {fault.detail[:200]}"
+                )
+        return left_out
+
+    def _add(self, tool: BaseTool, spec: ToolSpec) -> None:
         if spec.name in self._tools:
             taken = type(self._tools[spec.name]).__name__
             raise AuthorError(f"tool name {spec.name} is taken by {taken}", f"rename {type(tool).__name__}")
@@ -42,6 +68,10 @@ class ToolRegistry:
     def specs(self) -> list[ToolSpec]:
         """In order of registration, the same in every process (P92)."""
         return list(self._specs.values())
+
+    def shown_to(self, name: str, delegates: Mapping[str, str]) -> str | None:
+        """As the tool itself says (`BaseTool.shown_to`)."""
+        return self._tools[name].shown_to(delegates)
 
     def to_api_schema(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """`{name, description, input_schema}` of each tool, generated from its input model (T-03)."""
@@ -80,16 +110,14 @@ class ToolRegistry:
         if tool is None:
             raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
         arguments = ctx.parsed if ctx.parsed is not None else tool.input_model.model_validate(ctx.arguments)
-        limit_s = self._specs[tool.name].limit_s
+        name, limit_s = ctx.tool_name, self._specs[ctx.tool_name].limit_s
         try:
             async with asyncio.timeout(limit_s) as limit:
                 return _returned(tool, await tool.execute(arguments, self._tool_context(ctx)))
         except TimeoutError:
             if not limit.expired():  # the tool's own, not ours
                 raise
-            raise ToolFailed(
-                f"{tool.name} was ended after its limit of {limit_s:g} s", "tool_timeout"
-            ) from None
+            raise ToolFailed(f"{name} was ended after its limit of {limit_s:g} s", "tool_timeout") from None
 
 
 def _returned(tool: BaseTool, result: ToolResult) -> ToolExecutionResult:

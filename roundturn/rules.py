@@ -1,112 +1,366 @@
 """The only decision function: may this tool be called here, by whose rule, and must a person say yes."""
 
-import fnmatch
-import functools
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from roundturn.tool import ToolSpec
+from roundturn.glob import first_match
+from roundturn.matching import argument_matches, unjudgeable
+from roundturn.mode import RunMode
+from roundturn.tool import Exposure, Permission, ToolSpec
 
+RuleEffect = Literal["allow", "deny", "hide", "require_approval", "auto_approve"]
 Verdict = Literal["allow", "ask", "deny"]
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
+RULE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LOOSENING: frozenset[RuleEffect] = frozenset({"allow", "auto_approve"})
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Globs = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class ArgumentMatch(BaseModel, frozen=True, extra="forbid"):
+    """One argument, by its dotted name: a glob on its text, or the exact value."""
+
+    name: str = Field(min_length=1)
+    glob: str | None = None
+    equals: str | int | bool | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.glob is None) == (self.equals is None):
+            raise ValueError("an argument is matched by either glob or equals")
+        return self
+
+
+class Match(BaseModel, frozen=True, extra="forbid"):
+    """Which tools and calls: every selector that is given must fit; a list fits when one of its globs does (R-07)."""
+
+    name: Globs = ()
+    origin: Globs = ()
+    family: Globs = ()
+    tags: Globs = ()
+    category: str | None = None
+    exposure: Exposure | None = None
+    min_permission: Permission | None = None
+    max_permission: Permission | None = None
+    side_effects: bool | None = None
+    argument: ArgumentMatch | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError('it selects nothing; for every tool write name = "*"')
+        return self
+
+    def fits_tool(self, spec: ToolSpec) -> bool:
+        """All that does not depend on the call."""
+        return (
+            (not self.name or first_match(self.name, spec.name) is not None)
+            and (not self.origin or first_match(self.origin, spec.origin) is not None)
+            and (not self.family or first_match(self.family, spec.family) is not None)
+            and (not self.tags or any(first_match(self.tags, tag) is not None for tag in spec.tags))
+            and (self.category is None or self.category == spec.category)
+            and (self.exposure is None or self.exposure == spec.exposure)
+            and (self.min_permission is None or spec.permission.rank >= self.min_permission.rank)
+            and (self.max_permission is None or spec.permission.rank <= self.max_permission.rank)
+        )
+
+    def fits_call(self, question: "Question", loosens: bool) -> bool:
+        """What the call decides. Where it cannot be told yet, a rule that loosens may fit and one that narrows does not."""
+        if self.side_effects is not None and self.side_effects == question.reads:
+            return False
+        if self.argument is None:
+            return True
+        if question.arguments is None:
+            return loosens
+        return argument_matches(
+            self.argument.name, self.argument.glob, self.argument.equals, question.spec, question.arguments,
+            question.context.workdir, exactly=loosens,
+        )  # fmt: skip
+
+
+class When(BaseModel, frozen=True, extra="forbid"):
+    """Where a rule holds; what is not given holds everywhere (R-09)."""
+
+    agent: Globs = ()
+    entry: Globs = ()
+    mode: RunMode | None = None
+
+    def holds(self, context: "RuleContext") -> bool:
+        return (
+            (not self.agent or first_match(self.agent, context.agent) is not None)
+            and (
+                not self.entry or any(first_match(self.entry, entry) is not None for entry in context.entries)
+            )
+            and (self.mode is None or self.mode == context.mode)
+        )
+
+
+class Rule(BaseModel, frozen=True, extra="forbid", serialize_by_alias=True):
+    """One record of a policy (R-06). `except` carves out of `match`; `reason` is what people and models read."""
+
+    id: str
+    effect: RuleEffect
+    match: Match
+    except_: Match | None = Field(default=None, alias="except")
+    when: When = When()
+    reason: str = Field(default="", max_length=500)
+
+    def fits_tool(self, spec: ToolSpec) -> bool:
+        return self.match.fits_tool(spec)
+
+    def fits_call(self, question: "Question") -> bool:
+        """Of a rule whose `match` fits the tool."""
+        loosens = self.effect in LOOSENING
+        if not (self.when.holds(question.context) and self.match.fits_call(question, loosens)):
+            return False
+        carved = self.except_
+        return carved is None or not (
+            carved.fits_tool(question.spec) and carved.fits_call(question, not loosens)
+        )
+
+
+class Layer(BaseModel, frozen=True):
+    """The rules of one author. Layers are conjunctive: each must let a call pass (R-02)."""
+
+    name: Literal["operator", "agent", "embedder"]
+    rules: tuple[Rule, ...] = ()
+
+    @cached_property
+    def _by_tool(self) -> dict[tuple[Any, ...], tuple[Rule, ...]]:
+        return {}
+
+    def rules_for(self, spec: ToolSpec) -> tuple[Rule, ...]:
+        """Those whose `match` fits the tool whatever the call is; worked out once."""
+        key = (spec.name, spec.origin, spec.family, spec.tags, spec.category, spec.exposure, spec.permission)
+        found = self._by_tool.get(key)
+        if found is None:
+            found = self._by_tool[key] = tuple(rule for rule in self.rules if rule.fits_tool(spec))
+        return found
 
 
 class Policy(BaseModel, frozen=True, extra="forbid"):
-    """The operator's lists of name globs. A non-empty `allow` denies whatever neither it nor `ask` names (M-13)."""
+    """The operator's word: short lists of name globs, and rules.
+
+    `deny`, `ask`: as their names say. `allow`: runs without asking; and with a non-empty list whatever neither
+    it nor another list or rule names is denied (M-13).
+    """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @model_validator(mode="after")
+    def _ids_are_good(self) -> Self:
+        check_ids(self.rules)
+        return self
+
+    @cached_property
+    def layer(self) -> Layer:
+        return Layer(
+            name="operator",
+            rules=(
+                *named("deny", self.deny, "the operator's deny list names it"),
+                *named("require_approval", self.ask, "the operator wants a person to decide", "ask"),
+                *named("allow", self.allow, "the operator's allow list names it"),
+                *named("auto_approve", self.allow, "the operator's allow list names it", "allow"),
+                *self.rules,
+            ),
+        )
+
+
+def check_ids(rules: Sequence[Rule]) -> None:
+    """Raises `ValueError` for an id that people could not name or that two rules share."""
+    seen: set[str] = set()
+    for rule in rules:
+        if first_bad := _bad_id(rule.id, seen):
+            raise ValueError(f"rule {rule.id!r}: {first_bad}")
+        seen.add(rule.id)
+
+
+def _bad_id(id_: str, seen: set[str]) -> str:
+    if RULE_ID.fullmatch(id_) is None:
+        return "an id has letters, digits, dot, dash and underscore, 64 at most"
+    return "two rules have this id" if id_ in seen else ""
+
+
+def named(effect: RuleEffect, globs: Iterable[str], reason: str, word: str = "") -> Iterator[Rule]:
+    """A list of name globs as rules; their ids have a blank, so that no written rule has the same."""
+    for glob in globs:
+        yield Rule(id=f"{word or effect} {glob}", effect=effect, match=Match(name=(glob,)), reason=reason)
 
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What a decision depends on beside the tool: the agent's list, the operator's policy, this call's nature.
+    """What a decision depends on beside the tool and its arguments.
 
-    `unreadable` says why the policy could not be read; then everything is denied (X-03).
+    `entries`: where the work came in, and `subagent` for delegated work. `layers`: in their order. `read_only`: of
+    this very call; None: of the tool as it may be called at best. `privileged`: globs of the privileged tools that
+    the operator turned on. `unreadable` says why the rules could not be read; then everything is denied (X-03).
     """
 
     agent: str
-    agent_tools: tuple[str, ...]
-    operator: Policy
-    read_only: bool
+    layers: tuple[Layer, ...] = ()
+    entries: tuple[str, ...] = ()
+    mode: RunMode = "build"
+    read_only: bool | None = None
+    privileged: tuple[str, ...] = ()
+    workdir: str = ""
     unreadable: str = ""
+
+    def reading(self, read_only: bool) -> Self:
+        """For a call that is known to only read, or not."""
+        return replace(self, read_only=read_only)
+
+
+def entries_of(entry: str, depth: int) -> tuple[str, ...]:
+    """Where a session's work comes in. Delegated work keeps the entry of what it was delegated by (P53)."""
+    return (entry, "subagent") if depth else (entry,)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """`rule` and `layer` name who decided, so that a denial can be explained (R-15)."""
+    """`rule` and `layer` name who decided (R-15). `listed`: it may be shown; a hidden tool is callable and not shown."""
 
     effect: Verdict
     rule: str
     layer: str
     reason: str
-
-    @property
-    def listed(self) -> bool:
-        return self.effect != "deny"
+    listed: bool = True
 
 
-def decide(spec: ToolSpec, arguments: Mapping[str, Any], context: RuleContext) -> Decision:
-    """Total: every tool and every argument gets an answer. Layers are conjunctive, the strictest opinion wins.
+@dataclass(frozen=True)
+class Question:
+    """`arguments` None: nobody has called yet, the question is what to show."""
 
-    `arguments` is for rules on arguments; today's layers look at names and effects.
+    spec: ToolSpec
+    arguments: Mapping[str, Any] | None
+    context: RuleContext
+    reads: bool
+
+
+@dataclass
+class Opinions:
+    """What the layers said, each kind in their order."""
+
+    deny: list[Decision] = field(default_factory=list)
+    ask: list[Decision] = field(default_factory=list)
+    waive: list[Decision] = field(default_factory=list)
+    allow: list[Decision] = field(default_factory=list)
+    hidden: bool = False
+
+
+def decide(spec: ToolSpec, arguments: Mapping[str, Any] | None, context: RuleContext) -> Decision:
+    """Total: every tool and every argument gets an answer. Deny beats ask beats allow, over all layers.
+
+    A waiver (`auto_approve`) only waives what the tool itself declares and the default asks; never another layer.
     """
-    opinions = [
-        *_platform(spec, context),
-        *_operator(spec, context.operator),
-        *_agent(spec, context),
-    ]
-    if opinions:
-        return max(opinions, key=lambda opinion: STRICTNESS[opinion.effect])
-    if context.read_only:
+    reads = spec.may_only_read if context.read_only is None else context.read_only
+    question = Question(spec, arguments, context, reads)
+    said = Opinions()
+    _platform(question, said)
+    for layer in context.layers:
+        if layer.name == "operator":
+            _ask_layer(layer, question, said)
+    _run_mode(question, said)
+    for layer in context.layers:
+        if layer.name != "operator":
+            _ask_layer(layer, question, said)
+    return _verdict(question, said)
+
+
+def _platform(question: Question, said: Opinions) -> None:
+    spec, context = question.spec, question.context
+    if context.unreadable:
+        said.deny.append(
+            _platform_says("deny", "unreadable", f"the rules cannot be read: {context.unreadable}")
+        )
+    if spec.privileged and not first_match(context.privileged, spec.name):
+        why = f"{spec.name} is privileged and off; the operator turns it on with the setting privileged_tools"
+        said.deny.append(_platform_says("deny", "privileged", why))
+    if question.arguments is not None:
+        for why in unjudgeable(spec, question.arguments):
+            said.ask.append(_platform_says("ask", "shell", why))
+    if spec.approval == "always":
+        why = f"{spec.name} can reach beyond the action directory; nothing waives a person here"
+        said.ask.append(_platform_says("ask", "always-ask", why))
+
+
+def _platform_says(effect: Verdict, rule: str, reason: str) -> Decision:
+    return Decision(effect, rule, "platform", reason)
+
+
+def _run_mode(question: Question, said: Opinions) -> None:
+    if question.context.mode == "plan" and not question.reads and not question.spec.directive:
+        why = "the session is in plan mode, where tools only read; a person switches it to build"
+        said.deny.append(Decision("deny", "plan", "run mode", why))
+
+
+def _ask_layer(layer: Layer, question: Question, said: Opinions) -> None:
+    fitting = [rule for rule in layer.rules_for(question.spec) if rule.fits_call(question)]
+    for rule in fitting:
+        reason = rule.reason or f"rule {rule.id} says so"
+        match rule.effect:
+            case "deny":
+                said.deny.append(Decision("deny", rule.id, layer.name, reason))
+            case "require_approval":
+                said.ask.append(Decision("ask", rule.id, layer.name, reason))
+            case "auto_approve":
+                said.waive.append(Decision("allow", rule.id, layer.name, reason))
+            case "allow":
+                said.allow.append(Decision("allow", rule.id, layer.name, reason))
+            case "hide":
+                said.hidden = True
+    if all(rule.effect == "hide" for rule in fitting) and (listing := _allow_list(layer, question.context)):
+        said.deny.append(Decision("deny", listing, layer.name, _not_named(layer, question)))
+
+
+def _allow_list(layer: Layer, context: RuleContext) -> str:
+    """A layer that allows something denies what none of its rules names; here the word or id of what makes it so."""
+    found = next((rule for rule in layer.rules if rule.effect == "allow" and rule.when.holds(context)), None)
+    return "" if found is None else found.id.split(" ")[0]
+
+
+def _not_named(layer: Layer, question: Question) -> str:
+    if layer.name == "agent":
+        return f"the agent {question.context.agent} does not list it"
+    return f"the {layer.name}'s allow list does not name it"
+
+
+def _verdict(question: Question, said: Opinions) -> Decision:
+    spec = question.spec
+    if said.deny:
+        return _as(said.deny[0], listed=False)
+    if said.ask:
+        return _as(said.ask[0], listed=not said.hidden)
+    if said.waive:
+        return _as(said.waive[0], listed=not said.hidden)
+    return _as(_default(spec, question.reads), listed=not said.hidden)
+
+
+def _default(spec: ToolSpec, reads: bool) -> Decision:
+    if spec.approval == "required":
+        return Decision("ask", "declared", "default", f"{spec.name} declares that a person decides")
+    if reads:
         return Decision("allow", "read-only", "default", "it only reads")
     if spec.directive:
         return Decision("allow", "directive", "default", "it asks the workflow, whose own gates follow")
     return Decision("ask", "side-effect", "default", f"{spec.name} changes something ({spec.effect.value})")
 
 
-def _platform(spec: ToolSpec, context: RuleContext) -> Iterable[Decision]:
-    if context.unreadable:
-        yield Decision("deny", "unreadable", "platform", f"the policy cannot be read: {context.unreadable}")
-    if spec.always_ask:
-        yield Decision(
-            "ask",
-            "always-ask",
-            "platform",
-            f"{spec.name} can reach beyond the action directory; nothing waives a person here",
-        )
-
-
-def _operator(spec: ToolSpec, policy: Policy) -> Iterable[Decision]:
-    if pattern := first_match(policy.deny, spec.name):
-        yield Decision("deny", f"deny {pattern}", "operator", "the operator's deny list names it")
-    if pattern := first_match(policy.ask, spec.name):
-        yield Decision("ask", f"ask {pattern}", "operator", "the operator wants a person to decide")
-    elif pattern := first_match(policy.allow, spec.name):
-        yield Decision("allow", f"allow {pattern}", "operator", "the operator's allow list names it")
-    elif policy.allow:
-        yield Decision("deny", "allow", "operator", "the operator's allow list does not name it")
-
-
-def _agent(spec: ToolSpec, context: RuleContext) -> Iterable[Decision]:
-    if not first_match(context.agent_tools, spec.name):
-        yield Decision("deny", "tools", "agent", f"the agent {context.agent} does not list it")
-
-
-def first_match(patterns: Iterable[str], name: str) -> str | None:
-    """The first glob that matches; the one matcher of the product (R-14)."""
-    return next((pattern for pattern in patterns if _compiled(pattern).fullmatch(name)), None)
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` only, ASCII case-insensitive; anything else stands for itself (R-13).
-
-    fnmatch's translation does not backtrack over many stars; of its words, only the bracket is not ours.
-    """
-    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")), re.IGNORECASE | re.ASCII)
+def _as(decision: Decision, listed: bool) -> Decision:
+    return (
+        decision
+        if decision.listed == listed
+        else Decision(decision.effect, decision.rule, decision.layer, decision.reason, listed)
+    )

@@ -57,6 +57,8 @@ class Settings(BaseSettings):
     result_budget_bytes: int = Field(default=32 * 1024, ge=1024)
     allow_unverified_verdicts: bool = False
     policy: Policy = Policy()
+    privileged_tools: tuple[str, ...] = ()
+    work_roots: tuple[Path, ...] = ()
 
     heartbeat_timeout_s: float = Field(default=4, ge=1, le=YEAR_S)
     workflow_task_timeout_s: float = Field(default=3, ge=1, le=YEAR_S)
@@ -69,6 +71,11 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
+
+    @field_validator("work_roots")
+    @classmethod
+    def _real(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(path.expanduser().resolve() for path in paths)
 
     @property
     def store_url(self) -> str:

@@ -4,17 +4,19 @@ Repeated, because nobody heard whether it committed, it changes nothing more, un
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from roundturn.approval import Answer, ApprovalRow, NewApproval, VerdictOutcome
 from roundturn.call import Attempt
 from roundturn.errors import Unavailable
 from roundturn.event import NewEvent, RunEvent, RunState, TurnState
-from roundturn.message import AskedCall, Entry, Reply, Usage
+from roundturn.ledger import CallRow, Claim, OpenCall, Outcome, PlannedCall, StoredReply
+from roundturn.message import Entry, Reply, Usage
+from roundturn.mode import RunMode
+from roundturn.rules import entries_of
 from roundturn.run import Delegations, Finished, RunRow, Wakeups
-from roundturn.tool import Effect
 
 T = TypeVar("T")
 
@@ -28,7 +30,13 @@ class SessionRow:
     snapshot: str | None
     parent: str | None
     depth: int
+    entry: str
+    run_mode: RunMode
     created_at: datetime
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return entries_of(self.entry, self.depth)
 
 
 @dataclass(frozen=True)
@@ -89,83 +97,6 @@ class Look:
     decided: Mapping[str, str]
 
 
-CallStatus = Literal["requested", "claimed", "suspended", "awaiting", "completed", "denied"]
-FINAL: frozenset[CallStatus] = frozenset({"completed", "denied"})
-
-
-@dataclass(frozen=True)
-class PlannedCall:
-    """A call on its way into the ledger. `shown`: one masked line for people and the journal.
-
-    `refusal`: error type and text; settled so at once, it is never run (a cut-off reply, too many calls).
-    """
-
-    asked: AskedCall
-    effect: Effect
-    limit_s: float
-    brief: bool
-    shown: str
-    refusal: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class CallRow:
-    """One row of the ledger; `owner` and `lease_until` belong to a `once` call that is being run."""
-
-    id: str
-    session: str
-    turn: str
-    step: int
-    index: int
-    tool: str
-    arguments: str
-    effect: Effect
-    limit_s: float
-    brief: bool
-    status: CallStatus
-    is_error: bool
-    output: str
-    metadata: Mapping[str, Any]
-    owner: str | None
-    lease_live: bool
-
-
-@dataclass(frozen=True)
-class StoredReply:
-    """What `call_model` needs when a step's reply stands, from this attempt or an earlier one."""
-
-    reply: Reply
-    calls: tuple[CallRow, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A final result on its way into the ledger."""
-
-    status: Literal["completed", "denied"]
-    output: str
-    is_error: bool
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-Claim = Literal["won", "final", "busy", "stopped", "ungranted"]
-
-
-@dataclass(frozen=True)
-class OpenCall:
-    """All that running a call needs, read at one moment; `snapshot` is the digest of the session's.
-
-    `may_begin`: its turn runs and no stop was accepted.
-    """
-
-    row: CallRow
-    may_begin: bool
-    run: str
-    action_dir: str
-    generation: int
-    snapshot: str
-
-
 @dataclass(frozen=True)
 class Conversation:
     """A session's transcript, or the end of it, and the results of its calls, keyed by call id."""
@@ -188,12 +119,23 @@ class OpenStep:
     run: str
     generation: int
     snapshot: str
+    run_mode: RunMode
     news: Conversation
 
 
 class Sessions(Protocol):
-    async def open(self, agent: str, action_dir: str, client_key: str | None = None) -> SessionRow:
+    async def open(
+        self,
+        agent: str,
+        action_dir: str,
+        client_key: str | None = None,
+        entry: str = "library",
+        run_mode: RunMode = "build",
+    ) -> SessionRow:
         """A new session; with a `client_key` that is known, the session it made then. Repeated without one, a second."""
+
+    async def set_run_mode(self, session: str, mode: RunMode, actor: str) -> SessionRow | None:
+        """Of the session and of all that it delegated, from the next step and call on; None: no such session (P-01)."""
 
     async def read(self, session: str) -> SessionRow | None: ...
 

@@ -30,6 +30,7 @@ def _append(context: ToolContext, line: str) -> None:
 
 
 class _Noting(BaseTool):
+    category = "tests"
     input_model = Note
     description = "Appends a line to effects.log."
 
@@ -74,6 +75,7 @@ class Size(BaseModel):
 
 
 class Huge(BaseTool):
+    category = "tests"
     name = "huge"
     description = "Returns that many characters."
     input_model = Size
@@ -90,6 +92,7 @@ class Kind(BaseModel):
 class Odd(BaseTool):
     """Returns or raises what cannot simply be stored or sent."""
 
+    category = "tests"
     name = "odd"
     description = "Misbehaves in the way it is told."
     input_model = Kind

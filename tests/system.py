@@ -235,6 +235,7 @@ async def open_system(
             "model_api_key": "scripted-key",
             "allow_unverified_verdicts": True,
             "policy": {"allow": ["*"]},
+            "privileged_tools": ["bash"],
             "reconcile_interval_s": 2,
             "workflow_sandbox": True,
             **changed,
@@ -287,7 +288,9 @@ def _environment(given: dict[str, Any]) -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith(("ROUNDTURN_", "OPENAI_"))
     }
     for name, value in given.items():
-        clean[f"ROUNDTURN_{name.upper()}"] = json.dumps(value) if isinstance(value, dict) else str(value)
+        clean[f"ROUNDTURN_{name.upper()}"] = (
+            json.dumps(value) if isinstance(value, dict | list) else str(value)
+        )
     return clean
 
 

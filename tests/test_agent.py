@@ -1,5 +1,6 @@
 """Agent definitions: a file says all of it, and what is wrong in one is named."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from roundturn.agent import AgentDefinition, Snapshot, parse_definition
 from roundturn.agents import load_agents
 from roundturn.errors import ConfigurationError
-from roundturn.rules import Policy
+from roundturn.rules import Policy, Rule, RuleContext, decide
+from roundturn.tool import Effect, ToolSpec
+from tests.requirements import requirement
 
 GOOD = '+++\nname = "helper"\ndescription = "Helps."\ntools = ["read_*"]\nmax_steps = 3\n+++\nYou help.\n\n+++\nMore.\n'
 
@@ -52,6 +55,12 @@ def test_what_is_wrong_is_named_with_the_file_and_the_field(text: str, said: str
     assert refused.value.detail.startswith("agents/x.md: ")
 
 
+RULE = Rule.model_validate(
+    {"id": "r", "effect": "hide", "match": {"name": "x"}, "except": {"tags": "y"}, "when": {"entry": ["cli"]}}
+)
+
+
+@requirement("R-16")
 def test_a_snapshot_survives_being_stored() -> None:
     snapshot = Snapshot(
         agent=parse_definition(GOOD, "x.md"),
@@ -59,9 +68,47 @@ def test_a_snapshot_survives_being_stored() -> None:
         max_steps=3,
         tools=({"type": "function", "function": {"name": "read_file", "parameters": {"a": [1, None]}}},),
         visible=("read_file",),
-        operator=Policy(deny=("bash",)),
+        layers=(Policy(deny=("bash",), rules=(RULE,)).layer,),
     )
     assert Snapshot.model_validate_json(snapshot.model_dump_json()) == snapshot
+
+
+@requirement("X-03")
+def test_rules_of_a_snapshot_that_this_version_cannot_read_deny_and_say_where() -> None:
+    layers = [{"name": "operator", "rules": [{"id": "new", "effect": "postpone", "match": {"name": "*"}}]}]
+    agent = {"name": "a", "prompt": "p"}
+    stored = Snapshot.model_validate_json(
+        json.dumps({"agent": agent, "model": "m", "max_steps": 3, "layers": layers})
+    )
+    assert stored.unreadable.startswith("layers.0.rules.0.effect: ")
+    denied = decide(SPEC, {}, stored.rules(("cli",), "build", "/work"))
+    assert (denied.effect, denied.layer) == ("deny", "platform")
+
+
+SPEC = ToolSpec("bash", "d", {}, Effect.PURE, 1, brief=False, category="shell")
+
+
+@requirement("R-04")
+@pytest.mark.parametrize(
+    ("front", "effect", "rule"),
+    [
+        ('tools = ["read_*"]', "deny", "tools"),
+        ("tools = []", "deny", "tools"),
+        ('disallowed_tools = ["BA*"]', "deny", "disallowed_tools BA*"),
+        ('[[rules]]\nid = "no-shell"\neffect = "deny"\nmatch = { category = "shell" }', "deny", "no-shell"),
+        ('tools = ["bash"]', "allow", "read-only"),
+    ],
+)
+def test_a_definition_limits_its_agent_in_three_ways(front: str, effect: str, rule: str) -> None:
+    agent = parse_definition(f'+++\nname = "a"\n{front}\n+++\np', "a.md")
+    decision = decide(SPEC, {}, RuleContext("a", (agent.layer,)))
+    assert (decision.effect, decision.rule) == (effect, rule)
+
+
+def test_two_rules_of_a_definition_with_one_id_are_refused() -> None:
+    two = '[[rules]]\nid = "x"\neffect = "deny"\nmatch = { name = "a" }\n' * 2
+    with pytest.raises(ConfigurationError, match="two rules have this id"):
+        parse_definition(f'+++\nname = "a"\n{two}+++\np', "a.md")
 
 
 def test_the_operators_folder_adds_agents_and_may_replace_ours(tmp_path: Path) -> None:

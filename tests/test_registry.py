@@ -25,6 +25,7 @@ class Input(BaseModel):
 
 class Greet(BaseTool):
     name = "greet"
+    category = "tests"
     description = "Greets."
     input_model = Input
     effect = Effect.PURE
@@ -98,11 +99,10 @@ def test_a_tool_added_with_one_class_and_one_line_appears_everywhere() -> None:
     assert "greet" in [schema["name"] for schema in made.to_api_schema()]
     spec = made.spec("greet")
     assert spec is not None
-    rules = RuleContext("a", ("*",), Policy(), read_only=True)
-    assert decide(spec, {}, rules).effect == "allow"
-    assert decide(spec, {}, RuleContext("a", ("*",), Policy(deny=("gr*",)), True)).effect == "deny"
+    assert decide(spec, {}, RuleContext("a")).effect == "allow"
+    assert decide(spec, {}, RuleContext("a", (Policy(deny=("gr*",)).layer,))).effect == "deny"
     agent = AgentDefinition(name="a", prompt="p")
-    snapshot = Freezer({"a": agent}, made, Settings())("a")
+    snapshot = Freezer({"a": agent}, made, Settings(privileged_tools=("*",)))("a", ".")
     assert "greet" in snapshot.visible
     assert [tool["function"]["name"] for tool in snapshot.tools][-1] == "greet"
     assert set(snapshot.visible) == {*BUILTIN, "greet"}
@@ -206,7 +206,48 @@ def test_only_an_agent_with_subagents_is_shown_delegation_and_whom_it_may_send()
     for delegate in DELEGATION.values():
         made.register(delegate(cast(Any, None), agents))
     freeze = Freezer(agents, made, Settings())
-    assert freeze("helper").visible == ()
-    boss = freeze("boss")
+    assert freeze("helper", ".").visible == ()
+    boss = freeze("boss", ".")
     assert boss.visible == ("spawn_subagent", "wait_subagent")
     assert "- helper: Looks things up." in boss.tools[0]["function"]["description"]
+
+
+@requirement("P30", "P134")
+@pytest.mark.parametrize("name", ["a b", "ü", "a\n", "a/b", "x" * 65, "a.b", "\x1b[31m", "a__b", "_a"])
+def test_a_name_of_ours_that_could_not_stand_on_the_wire_is_refused(name: str) -> None:
+    with pytest.raises(AuthorError, match="not accepted by model APIs") as refused:
+        registry(variant(name=name))
+    assert "single underscores" in refused.value.hint
+
+
+@requirement("P28", "P30")
+async def test_tools_of_another_program_get_names_under_its_own_and_shadow_nothing() -> None:
+    made = registry(Greet())
+    left_out = made.mount(
+        "hostile", [variant(name=name) for name in ("greet", "a/b", "", "日本", "x" * 200, "greet")]
+    )
+    left_out += made.mount("other", [variant(name="greet")])
+    assert [line.split(":")[0] for line in left_out] == ["hostile", "hostile"]
+    assert "without a name" in left_out[0]
+    assert "is taken" in left_out[1]
+    greet = made.get("greet")
+    assert type(greet) is Greet
+    theirs = made.spec("hostile__greet")
+    assert theirs is not None
+    assert (theirs.tool, theirs.origin) == ("greet", "mcp:hostile")
+    assert made.spec("other__greet") is not None
+    assert len(made.specs()) == 6
+    result = await made.execute(context("hostile__greet", text="ann"))
+    assert result.result.output.startswith("hello ann")
+
+
+@requirement("P28")
+def test_a_rule_for_a_tool_of_ours_is_not_one_for_theirs() -> None:
+    made = registry(Greet())
+    made.mount("hostile", [variant(name="greet", effect=Effect.ONCE)])
+    rules = RuleContext("a", (Policy(allow=("greet",)).layer,))
+    ours, theirs = made.spec("greet"), made.spec("hostile__greet")
+    assert ours is not None
+    assert theirs is not None
+    assert decide(ours, {}, rules).effect == "allow"
+    assert decide(theirs, {}, rules).effect == "deny"

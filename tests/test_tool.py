@@ -1,12 +1,14 @@
 """The contract of a tool: checked when it is registered, its schema generated, its effect cautious."""
 
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from roundturn.errors import AuthorError
-from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
+from roundturn.errors import AuthorError, ToolFailed
+from roundturn.tool import BaseTool, Effect, Permission, ToolContext, ToolResult, as_result, tool
 from tests.requirements import requirement
 
 
@@ -16,6 +18,7 @@ class Input(BaseModel):
 
 class Echo(BaseTool):
     name = "echo"
+    category = "tests"
     description = "Says it again."
     input_model = Input
 
@@ -51,7 +54,12 @@ def test_a_field_added_to_the_input_model_is_in_the_schema() -> None:
 @requirement("T-04", "T-05")
 def test_an_undeclared_effect_is_the_cautious_one() -> None:
     spec = Echo().spec()
-    assert (spec.effect, spec.brief, spec.always_ask, spec.origin) == (Effect.ONCE, False, False, "builtin")
+    assert (spec.effect, spec.brief, spec.approval, spec.permission) == (
+        Effect.ONCE,
+        False,
+        "by_effect",
+        "execute",
+    )
     assert not Echo().is_read_only(Input(text="x"))
     assert variant(effect=Effect.PURE).is_read_only(Input(text="x"))
     assert not variant(effect=Effect.KEYED).is_read_only(Input(text="x"))
@@ -75,6 +83,11 @@ def test_a_result_is_text_and_whether_it_is_an_error() -> None:
         ({"effect": "pure"}, "'pure'"),
         ({"effect": Effect.KEYED, "brief": True}, "brief but not pure"),
         ({"effect": Effect.ONCE, "brief": True}, "brief but not pure"),
+        ({"category": ""}, "has no category"),
+        ({"category": "Two Words"}, "category"),
+        ({"exposure": "secret"}, "exposure"),
+        ({"approval": "maybe"}, "approval"),
+        ({"permission": "read"}, "permission"),
         ({"limit_s": 0}, "limit_s"),
         ({"limit_s": -1.0}, "limit_s"),
         ({"limit_s": float("inf")}, "limit_s"),
@@ -87,13 +100,6 @@ def test_a_broken_contract_is_refused_with_what_to_change(attributes: dict[str, 
     assert refused.value.hint
 
 
-@requirement("P134")
-@pytest.mark.parametrize("name", ["a b", "ü", "a\n", "a/b", "x" * 65, "a.b", "\x1b[31m"])
-def test_a_name_that_model_apis_refuse_is_refused_here(name: str) -> None:
-    with pytest.raises(AuthorError, match="not accepted by model APIs"):
-        variant(name=name).spec()
-
-
 def test_a_brief_pure_tool_is_fine() -> None:
     assert variant(effect=Effect.PURE, brief=True).spec().brief
 
@@ -101,6 +107,7 @@ def test_a_brief_pure_tool_is_fine() -> None:
 def test_a_missing_attribute_is_named() -> None:
     class Nameless(BaseTool):
         description = "d"
+        category = "tests"
         input_model = Input
 
         async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
@@ -108,3 +115,103 @@ def test_a_missing_attribute_is_named() -> None:
 
     with pytest.raises(AuthorError, match="tool Nameless has no name"):
         Nameless().spec()
+
+
+@requirement("T-17", "T-05")
+def test_what_is_not_declared_is_filled_in_and_nothing_is_left_empty() -> None:
+    spec = Echo().spec("installed", "other")
+    assert (spec.name, spec.tool, spec.origin) == ("other", "echo", "installed")
+    assert (spec.category, spec.family, spec.tags, spec.exposure) == ("tests", "tests", (), "listed")
+    assert not spec.privileged
+    assert not spec.may_only_read
+
+
+@requirement("T-04")
+def test_a_tool_that_judges_its_arguments_may_only_read_sometimes() -> None:
+    judging = variant(is_read_only=lambda self, arguments: arguments.text == "look")
+    assert judging.spec().may_only_read
+    assert judging.is_read_only(Input(text="look"))
+    assert not judging.is_read_only(Input(text="change"))
+
+
+@requirement("T-16")
+async def test_a_typed_function_is_a_tool() -> None:
+    @tool(category="tests", effect=Effect.PURE, permission=Permission.READ, tags=("words",))
+    async def count_words(
+        text: Annotated[str, Field(description="Any text.")], context: ToolContext, least: int = 1
+    ) -> dict[str, Any]:
+        """Counts the words.
+
+        Those of a text.
+        """
+        return {"words": len([word for word in text.split() if len(word) >= least]), "in": str(context.cwd)}
+
+    made = count_words()
+    spec = made.spec()
+    assert (spec.name, spec.description) == ("count_words", "Counts the words.\n\nThose of a text.")
+    assert (spec.effect, spec.permission, spec.tags, spec.category) == (
+        Effect.PURE,
+        "read",
+        ("words",),
+        "tests",
+    )
+    assert spec.input_schema["required"] == ["text"]
+    assert spec.input_schema["properties"]["text"]["description"] == "Any text."
+    assert set(spec.input_schema["properties"]) == {"text", "least"}
+    assert spec.input_schema["additionalProperties"] is False
+    arguments = made.input_model.model_validate({"text": "a bc def", "least": 2})
+    result = await made.execute(arguments, ToolContext(Path("/work"), "key"))
+    assert result == ToolResult(output='{"words":2,"in":"/work"}')
+
+
+class Answer(BaseModel):
+    text: str
+
+
+@requirement("P31", "T-06")
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ("as it is", "as it is"), (None, "done"), (3, "3"), ([1, "a"], '[1,"a"]'), (Answer(text="x"), '{"text":"x"}'),
+        (ToolResult(output="no", is_error=True), "no"),
+    ],
+)  # fmt: skip
+def test_what_a_function_returns_becomes_text(value: Any, output: str) -> None:
+    assert as_result(value).output == output
+
+
+@requirement("P31")
+@pytest.mark.parametrize(
+    "value", [b"x", {1, 2}, float("nan"), object(), {1: 2}, datetime(2026, 1, 1, tzinfo=UTC)]
+)
+def test_what_has_no_json_form_is_refused_where_it_was_returned(value: Any) -> None:
+    with pytest.raises(ToolFailed, match="It ran; its result cannot be shown") as refused:
+        as_result(value)
+    assert refused.value.kind == "result_not_json"
+
+
+def test_a_function_that_cannot_be_a_tool_is_refused_with_the_place() -> None:
+    def plain(text: str) -> str:
+        return text
+
+    async def untyped(text) -> str:  # type: ignore[no-untyped-def]
+        return str(text)
+
+    async def open_ended(*texts: str) -> str:
+        return "".join(texts)
+
+    async def good(text: str) -> str:
+        """Says it."""
+        return text
+
+    for function, said in (
+        (plain, "async"),
+        (untyped, "text has no type"),
+        (open_ended, "texts has no name"),
+    ):
+        with pytest.raises(AuthorError, match=said):
+            tool(category="tests")(function)  # type: ignore[arg-type]
+    with pytest.raises(AuthorError, match="nothing is declared as limits"):
+        tool(category="tests", limits=3)(good)
+    with pytest.raises(AuthorError, match="has no category"):
+        tool(category="")(good)().spec()

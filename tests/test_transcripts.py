@@ -14,7 +14,14 @@ def opened(
     entries: list[Entry], results: dict[str, str], *, session: str = "s_x", generation: int = 0
 ) -> OpenStep:
     return OpenStep(
-        None, True, session, f"{session}/1", generation, "digest", Conversation(tuple(entries), results)
+        None,
+        True,
+        session,
+        f"{session}/1",
+        generation,
+        "digest",
+        "build",
+        Conversation(tuple(entries), results),
     )
 
 

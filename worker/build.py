@@ -1,10 +1,9 @@
 """The composition root: the one place that chooses adapters and puts the chain, the activities and the workers together."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +21,22 @@ from roundturn import middleware
 from roundturn.agent import AgentDefinition
 from roundturn.agents import load_agents
 from roundturn.call import CallContext, Middleware
-from roundturn.errors import AuthorError
 from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
 from roundturn.registry import ToolRegistry
+from roundturn.rules import Rule
 from roundturn.settings import WORK, Settings
 from roundturn.store import Store
 from roundturn.stores import open_store
 from roundturn.telemetry import Masking
 from roundturn.tool import BaseTool, ToolContext
-from roundturn.tools import BUILTIN, DELEGATION
+from roundturn.tools import every_tool
 from worker.snapshot import Freezer
 from workflows.doorbell import TemporalDoorbell
 from workflows.wire import WORKFLOWS
 
 # A locked store fails a local activity soon; its retry policy waits on (design section 3).
 CONTROL_BUSY_S = 1.0
-TOOLS_GROUP = "roundturn.tools"
 # Kept in memory to be gone on with at once, about 85 KB each. A running turn and its session are two, and no more
 # turns run at once than the worker has activity slots (100); whoever waits for a person beyond that is replayed.
 CACHED_WORKFLOWS = 500
@@ -46,10 +44,11 @@ CACHED_WORKFLOWS = 500
 
 @dataclass(frozen=True)
 class Additions:
-    """What an embedder brings: tools, middleware (between shaping and validation), and a wrapping of the store."""
+    """What an embedder brings: tools, middleware (between shaping and focus), rules, and a wrapping of the store."""
 
     tools: Iterable[BaseTool] = ()
     middleware: Iterable[Middleware] = ()
+    rules: tuple[Rule, ...] = ()
     wrap_store: Callable[[Store], Store] = field(default=lambda store: store)
 
 
@@ -71,12 +70,8 @@ def build_registry(
         return ToolContext(ctx.workdir, ctx.tool_call_id, protected, ctx.metadata)
 
     registry = ToolRegistry(surroundings)
-    ours = (
-        *(make() for make in BUILTIN.values()),
-        *(delegate(store.runs, agents) for delegate in DELEGATION.values()),
-    )
-    for tool in (*ours, *installed_tools(), *additions.tools):
-        registry.register(tool)
+    for tool, origin in every_tool(store.runs, agents, additions.tools):
+        registry.register(tool, origin)
     middleware.install(
         registry,
         store,
@@ -87,21 +82,6 @@ def build_registry(
         extra=additions.middleware,
     )
     return registry
-
-
-def installed_tools() -> Iterator[BaseTool]:
-    """Of other packages, by their entry points in the group `roundturn.tools`; each names a class of ours.
-
-    Raises `AuthorError` naming the entry point that cannot be used.
-    """
-    for found in sorted(entry_points(group=TOOLS_GROUP), key=lambda point: point.name):
-        try:
-            made = found.load()()
-        except Exception as fault:
-            raise AuthorError(f"tool {found.value} of {found.group} cannot be loaded: {fault}") from fault
-        if not isinstance(made, BaseTool):
-            raise AuthorError(f"{found.value} of {found.group} is no tool", "name a subclass of BaseTool")
-        yield made
 
 
 def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
@@ -133,7 +113,7 @@ async def build_workers(
         stack.push_async_callback(model.close)
         agents = load_agents(settings.agents_dir)
         registry = build_registry(settings, store, agents, additions)
-        freezer = Freezer(agents, registry, settings)
+        freezer = Freezer(agents, registry, settings, additions.rules)
         doorbell = TemporalDoorbell(client, settings)
         endings = Endings(store, doorbell)
         snapshots = Snapshots(store.sessions)

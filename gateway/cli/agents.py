@@ -76,7 +76,7 @@ def _read(path: Path) -> "AgentDefinition":
 
 def _unknown_tools(agent: "AgentDefinition") -> list[str]:
     """A glob that matches nothing here may be meant for a worker with more tools, so it is only said."""
-    from roundturn.rules import first_match
+    from roundturn.glob import first_match
     from roundturn.tools import BUILTIN
 
     return [pattern for pattern in agent.tools if not any(first_match((pattern,), name) for name in BUILTIN)]

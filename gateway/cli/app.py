@@ -13,6 +13,7 @@ from gateway.cli import (
     events,
     exits,
     inspect,
+    mode,
     processes,
     replay,
     run,
@@ -35,7 +36,7 @@ START = "roundturn run TEXT starts a session; roundturn dev runs everything on t
 def build() -> typer.Typer:
     app = _group("Durable runs of agents: send work, follow it, answer what waits for a person.", START)
     app.callback(invoke_without_command=True)(_root)
-    for module in (run, sessions, events, replay, processes, exits):
+    for module in (run, sessions, mode, events, replay, processes, exits):
         module.register(app)
     for name, (sentence, modules) in NOUNS.items():
         noun = _group(sentence, "")

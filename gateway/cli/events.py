@@ -197,6 +197,7 @@ SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "approval.expired": lambda data: short(data["approval_id"]),
     "approval.cancelled": lambda data: short(data["approval_id"]),
     "turn.stop_requested": lambda data: f"by {data['origin']}",
+    "run_mode.changed": lambda data: f"{data['from']} → {data['to']} by {data['actor']}",
     "turn.ended": lambda data: f"{data['state']}  {data['reason']}".rstrip(),
     "subagent.spawned": lambda data: f"{data['agent']}  {short(data['run'])}  {data['title']}".rstrip(),
     "subagent.awaited": lambda data: f"{place(data['call'])}  {short(data['run'])}",

@@ -1,16 +1,23 @@
-"""`inspect chain`: the order in which a tool call meets the layers."""
+"""`inspect`: the layers around a tool call, what an agent may use, and what would be decided about a call, and why."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.command import guarded
 from gateway.cli.exits import Code, more
-from gateway.cli.options import Color, Home, Json, Verbose
+from gateway.cli.options import Color, Home, Json, Mode, Verbose
 from gateway.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from gateway.decisions import Explained, Place
     from roundturn.settings import Settings
+
+Agent = Annotated[str, typer.Option("--agent", metavar="A", help="Whose call it would be.")]
+Entry = Annotated[str, typer.Option("--entry", metavar="E", help="Where the work came in: cli, library, …")]
+Delegated = Annotated[bool, typer.Option("--delegated", help="As the call of a subagent.")]
+WORDS = {"allow": "runs", "ask": "asks a person", "deny": "denied"}
 
 
 def print_chain(_settings: "Settings", screen: Screen) -> int:
@@ -25,11 +32,80 @@ def print_chain(_settings: "Settings", screen: Screen) -> int:
     return Code.DONE
 
 
+def print_tools(settings: "Settings", screen: Screen, place: "Place") -> int:
+    from gateway.decisions import Decisions
+
+    found = Decisions(settings).every(place)
+    if screen.mode == "json":
+        screen.items([_document(one, place) for one in found])
+        return Code.DONE
+    columns = ("TOOL", "DECISION", "SHOWN", "EFFECT", "REACH", "RULE", "WHY")
+    screen.rows(columns, [_row(one) for one in found])
+    return Code.DONE
+
+
+def _row(one: "Explained") -> tuple[str, ...]:
+    spec, decision = one.spec, one.decision
+    shown = spec.exposure if decision.listed else "no"
+    rule = f"{decision.layer}: {decision.rule}"
+    return (
+        spec.name,
+        WORDS[decision.effect],
+        shown,
+        spec.effect.value,
+        spec.permission.value,
+        rule,
+        decision.reason,
+    )
+
+
+def print_decision(
+    settings: "Settings", screen: Screen, tool: str, arguments: str | None, place: "Place"
+) -> int:
+    from gateway.decisions import Decisions
+
+    one = Decisions(settings).one(tool, arguments, place)
+    if screen.mode == "json":
+        screen.document(_document(one, place))
+        return Code.DONE
+    decision = one.decision
+    what = f"{tool} by {place.agent}, from {place.entry}{', delegated' if place.delegated else ''}, in {place.mode} mode"
+    screen.data(f"{what}: {WORDS[decision.effect]}")
+    screen.data(f"rule    {decision.rule} ({decision.layer} layer)")
+    screen.data(f"reason  {decision.reason}")
+    reads = "it only reads" if one.reads else f"it changes something ({one.spec.effect.value})"
+    if arguments is None:
+        reads = "some calls only read" if one.reads else reads
+        screen.data("args    none given: as the agent finds it before it calls")
+    screen.data(f"nature  {reads}, reach: {one.spec.permission.value}")
+    screen.data(f"shown   {'yes' if decision.listed else 'no'}")
+    return Code.DONE
+
+
+def _document(one: "Explained", place: "Place") -> dict[str, Any]:
+    spec, decision = one.spec, one.decision
+    return {
+        "tool": spec.name, "origin": spec.origin, "agent": place.agent, "entry": place.entry, "mode": place.mode,
+        "delegated": place.delegated, "decision": decision.effect, "listed": decision.listed, "rule": decision.rule,
+        "layer": decision.layer, "reason": decision.reason, "read_only": one.reads, "effect": spec.effect.value,
+        "permission": spec.permission.value, "category": spec.category, "family": spec.family, "tags": list(spec.tags),
+        "exposure": spec.exposure, "privileged": spec.privileged, "approval": spec.approval,
+    }  # fmt: skip
+
+
 def register(app: typer.Typer) -> None:
     chain_more = more(
         "roundturn inspect chain",
         "roundturn inspect chain --json",
         "roundturn inspect chain | cut -f2",
+    )
+    tools_more = more(
+        "roundturn inspect tools --agent assistant",
+        "roundturn inspect tools --mode plan --json | jq '.items[] | select(.decision == \"deny\") | {tool, rule, reason}'",
+    )
+    decide_more = more(
+        'roundturn inspect decide write_file --args \'{"path": "a.txt", "content": "x"}\'',
+        'roundturn inspect decide bash --args \'{"command": "git status"}\' --agent assistant --entry cli',
     )
 
     @app.command(epilog=chain_more)
@@ -37,3 +113,55 @@ def register(app: typer.Typer) -> None:
         """Print the layers around every tool call, outermost first."""
         screen = Screen("json" if json else "text", color=color)
         return guarded(lambda settings: print_chain(settings, screen), screen, home, verbose)
+
+    @app.command(epilog=tools_more)
+    def tools(
+        agent: Agent = "assistant",
+        entry: Entry = "cli",
+        mode: Mode = "build",
+        delegated: Delegated = False,
+        json: Json = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """List every tool, whether this agent may use it there, and by whose rule not."""
+        screen = Screen("json" if json else "text", color=color)
+        return guarded(
+            lambda settings: print_tools(settings, screen, _place(agent, entry, mode, delegated)),
+            screen,
+            home,
+            verbose,
+        )
+
+    @app.command(epilog=decide_more)
+    def decide(
+        tool: Annotated[str, typer.Argument(metavar="TOOL", help="A tool's name.")],
+        arguments: Annotated[
+            str | None, typer.Option("--args", metavar="JSON", help="What it would be called with.")
+        ] = None,
+        agent: Agent = "assistant",
+        entry: Entry = "cli",
+        mode: Mode = "build",
+        delegated: Delegated = False,
+        workdir: Annotated[
+            Path | None, typer.Option("--workdir", metavar="DIR", help="The action directory.")
+        ] = None,
+        json: Json = False,
+        color: Color = "auto",
+        home: Home = None,
+        verbose: Verbose = False,
+    ) -> int:
+        """Say what would be decided about a call, by which rule of whom, and why. Nothing is run."""
+        screen = Screen("json" if json else "text", color=color)
+        where = str(workdir.absolute()) if workdir else ""
+        place = _place(agent, entry, mode, delegated, where)
+        return guarded(
+            lambda settings: print_decision(settings, screen, tool, arguments, place), screen, home, verbose
+        )
+
+
+def _place(agent: str, entry: str, mode: Any, delegated: bool, workdir: str = "") -> "Place":
+    from gateway.decisions import Place
+
+    return Place(agent, entry, mode, delegated, workdir)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.color import ColorChoice
+from roundturn.mode import RunMode
 
 Home = Annotated[
     Path | None,
@@ -22,6 +23,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the id and not
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log lines on stderr, tracebacks with errors.")]
 Actor = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who you are (your login name).")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")]
+Mode = Annotated[RunMode, typer.Option("--mode", help="The run mode: plan only reads.")]
 
 
 def actor(given: str | None) -> str:

@@ -73,6 +73,8 @@ class Rows:
                 )
             case "turn.stop_requested":
                 yield Row(f"■ {row_of(data['origin'])} asked for a stop", "yellow")
+            case "run_mode.changed":
+                yield Row(f"◆ {data['to']} mode, by {row_of(data['actor'])}", "yellow")
             case "turn.ended" if data["state"] == "failed":
                 yield Row(f"✗ turn failed: {row_of(data['reason'])}", "red", whole=False)
             case "turn.started" if data.get("delivers"):

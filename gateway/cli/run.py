@@ -17,6 +17,7 @@ from gateway.cli.screen import Mode, Screen
 from gateway.cli.text import elapsed, tokens
 from gateway.cli.tree import Branch, Tree
 from roundturn.errors import UsageError
+from roundturn.mode import RunMode
 
 if TYPE_CHECKING:
     from gateway.client import Client
@@ -40,6 +41,7 @@ class Wanted:
     until_approval: bool
     timeout_s: float | None
     stop_on_interrupt: bool
+    run_mode: RunMode | None = None
 
 
 async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
@@ -83,7 +85,12 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
 
 async def _session(client: "Client", wanted: Wanted) -> "SessionRow":
     if wanted.session is None:
-        return await client.open_session(wanted.agent or DEFAULT_AGENT, wanted.workdir)
+        agent, mode = wanted.agent or DEFAULT_AGENT, wanted.run_mode or "build"
+        return await client.open_session(agent, wanted.workdir, entry="cli", run_mode=mode)
+    if wanted.run_mode is not None:
+        raise UsageError(
+            "a session has its mode", f"set it: roundturn mode {wanted.session} {wanted.run_mode}"
+        )
     if wanted.workdir is not None:
         raise UsageError("a session keeps its directory", "leave out --workdir, or start without --session")
     session = await client.find_session(wanted.session)
@@ -205,6 +212,9 @@ def register(app: typer.Typer) -> None:
         workdir: Annotated[
             Path | None, typer.Option("--workdir", metavar="DIR", help="Where the tools work.")
         ] = None,
+        run_mode: Annotated[
+            RunMode | None, typer.Option("--mode", help="Of a new session: plan only reads.")
+        ] = None,
         no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the session's id and leave.")] = False,
         until_approval: Annotated[
             bool, typer.Option("--until-approval", help="Leave with 3 when a person is asked.")
@@ -226,6 +236,6 @@ def register(app: typer.Typer) -> None:
         """Send a message to an agent, follow the run, print the answer."""
         mode: Mode = "jsonl" if jsonl else "json" if json else "text"
         said = sys.stdin.read() if text == "-" else text
-        wanted = Wanted(said, agent, session, workdir, not no_wait, until_approval, timeout, stop_on_interrupt)  # fmt: skip
+        wanted = Wanted(said, agent, session, workdir, not no_wait, until_approval, timeout, stop_on_interrupt, run_mode)  # fmt: skip
         screen = Screen(mode, color=color, quiet=quiet)
         return perform(lambda scene: run_and_follow(scene, wanted), screen, home, verbose)

@@ -68,6 +68,7 @@ def _settings(home: Path) -> tuple[Settings, bool]:
         name: field.get_default(call_default_factory=True) for name, field in Settings.model_fields.items()
     }
     given |= {"home": home, "allow_unverified_verdicts": True, "agents_dir": incident.folder() / "agents"}
+    given["privileged_tools"] = incident.PRIVILEGED
     key, model = os.environ.get("OPENAI_API_KEY"), os.environ.get("MODEL")
     if not (key and model):
         return Settings(**(given | {"model": processes.SCRIPTED_MODEL})), True

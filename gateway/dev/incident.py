@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 AGENT = "orchestrator"
+PRIVILEGED = ("bash",)  # the runbook's check is a shell command
 CONFIG = "config/checkout.toml"
 WRONG, RIGHT = "timeout_ms = 8", "timeout_ms = 8000"
 CHECKS = "checks.log"

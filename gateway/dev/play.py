@@ -28,7 +28,7 @@ from gateway.journals import Journals
 from roundturn.approval import ApprovalRow
 from roundturn.errors import Unavailable
 from roundturn.event import RunEvent
-from roundturn.store import FINAL
+from roundturn.ledger import FINAL
 
 WORKER, TEMPORAL = "worker", "temporal"
 TOLD_OTHERWISE = ("approval.requested", "approval.decided")

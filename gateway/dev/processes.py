@@ -152,4 +152,6 @@ def _text(value: object) -> str:
         return value.get_secret_value()
     if isinstance(value, BaseModel):
         return value.model_dump_json()
+    if isinstance(value, tuple):
+        return json.dumps([str(item) for item in value])
     return json.dumps(value) if isinstance(value, bool) else str(value)

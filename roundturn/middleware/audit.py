@@ -8,7 +8,8 @@ from typing import Literal, cast
 
 from roundturn.call import Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
-from roundturn.store import FINAL, CallRow, Ledger, Outcome, insist
+from roundturn.ledger import FINAL, CallRow, Outcome
+from roundturn.store import Ledger, insist
 from roundturn.tool import ToolResult, directive_of
 
 

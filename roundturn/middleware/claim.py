@@ -9,8 +9,9 @@ from functools import partial
 from roundturn.approval import binding_digest
 from roundturn.call import OUTCOME_UNKNOWN, Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
+from roundturn.ledger import FINAL
 from roundturn.middleware.audit import standing_result
-from roundturn.store import FINAL, Ledger, insist
+from roundturn.store import Ledger, insist
 from roundturn.tool import Effect
 
 # A killed worker's call is settled once its lease has lapsed; a locked store must not look like a death.

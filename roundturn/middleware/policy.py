@@ -1,7 +1,5 @@
 """Asks the one decision function; a denial names its rule, layer and reason (M-13, R-15)."""
 
-from dataclasses import replace
-
 from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.registry import ToolRegistry
 from roundturn.rules import decide
@@ -16,7 +14,7 @@ class Policy:
         if tool is None or ctx.spec is None or ctx.rules is None:
             return ToolExecutionResult.denied("Denied: no rules reached this call.", "tool_policy_denied", rule_id="",
                                               layer="platform", reason="no rules")  # fmt: skip
-        rules = replace(ctx.rules, read_only=tool.is_read_only(ctx.parsed))
+        rules = ctx.rules.reading(ctx.spec.may_only_read and tool.is_read_only(ctx.parsed))
         decision = decide(ctx.spec, ctx.arguments, rules)
         if decision.effect == "deny":
             return ToolExecutionResult.denied(

@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, select
 
+from roundturn.mode import RunMode
 from roundturn.stores.engine import Tx
 from roundturn.stores.tables import sessions, turns
 
@@ -17,6 +18,9 @@ STANDING: Select[Any] = (
         sessions.c.generation.label("current"),
         sessions.c.snapshot,
         sessions.c.action_dir,
+        sessions.c.entry,
+        sessions.c.depth,
+        sessions.c.run_mode,
     )
     .join(sessions, sessions.c.id == turns.c.session)
     .where(turns.c.id == bindparam("turn"))
@@ -38,6 +42,9 @@ class Fence:
         self.generation: int = row.generation if row else -1
         self.snapshot: str = (row.snapshot or "") if row else ""
         self.action_dir: str = row.action_dir if row else ""
+        self.entry: str = row.entry if row else ""
+        self.depth: int = row.depth if row else 0
+        self.run_mode: RunMode = row.run_mode if row else "plan"
         self.stop_origin: str | None = row.stop_origin if row else None
         self.running = row is not None and row.state == "running" and row.generation == row.current
         self.may_begin = self.running and self.stop_origin is None

@@ -10,7 +10,8 @@ from roundturn import ids
 from roundturn.call import Attempt
 from roundturn.event import NewEvent
 from roundturn.jsontext import clean_text, recordable
-from roundturn.store import FINAL, CallRow, Claim, OpenCall, Outcome
+from roundturn.ledger import FINAL, CallRow, Claim, OpenCall, Outcome
+from roundturn.rules import entries_of
 from roundturn.stores.engine import Database, Tx, each_dialect, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
@@ -58,6 +59,8 @@ class SqlLedger:
             action_dir=standing.action_dir,
             generation=standing.generation,
             snapshot=standing.snapshot,
+            entries=entries_of(standing.entry, standing.depth),
+            run_mode=standing.run_mode,
         )
 
     @writing

@@ -15,8 +15,8 @@ from roundturn.delegation import (
     result_text,
 )
 from roundturn.event import NewEvent
+from roundturn.ledger import FINAL, Outcome
 from roundturn.run import NewSubagent, Refusal, RunRow, Spawned
-from roundturn.store import FINAL, Outcome
 from roundturn.stores.closing import at_work, run_row
 from roundturn.stores.delivery import subagent_result, withdraw
 from roundturn.stores.engine import Database, Tx, now, reading, writing
@@ -83,6 +83,8 @@ class SqlRuns:
                 action_dir=parent.action_dir,
                 parent=parent.id,
                 depth=parent.depth + 1,
+                entry=parent.entry,
+                run_mode=parent.run_mode,
                 last_turn=1,
                 created_at=at,
             )

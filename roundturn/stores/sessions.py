@@ -6,10 +6,14 @@ import secrets
 from sqlalchemy import ColumnElement, Select, select, update
 
 from roundturn import ids
+from roundturn.event import NewEvent
 from roundturn.jsontext import clean_text
+from roundturn.mode import RunMode
 from roundturn.store import SessionRow
 from roundturn.stores.engine import Database, Tx, insert, now, reading, writing
-from roundturn.stores.tables import sessions, snapshots
+from roundturn.stores.journal import append
+from roundturn.stores.locks import lock_session
+from roundturn.stores.tables import runs, sessions, snapshots
 
 COLUMNS = (
     sessions.c.id,
@@ -19,6 +23,8 @@ COLUMNS = (
     sessions.c.snapshot,
     sessions.c.parent,
     sessions.c.depth,
+    sessions.c.entry,
+    sessions.c.run_mode,
     sessions.c.created_at,
 )
 
@@ -28,7 +34,15 @@ class SqlSessions:
         self.database = database
 
     @writing
-    def open(self, tx: Tx, agent: str, action_dir: str, client_key: str | None = None) -> SessionRow:
+    def open(
+        self,
+        tx: Tx,
+        agent: str,
+        action_dir: str,
+        client_key: str | None = None,
+        entry: str = "library",
+        run_mode: RunMode = "build",
+    ) -> SessionRow:
         if client_key is not None and (known := _one(tx, sessions.c.client_key == client_key)):
             return known
         made = ids.session_id(secrets.token_bytes(16))
@@ -37,6 +51,8 @@ class SqlSessions:
             client_key=client_key,
             agent=agent,
             action_dir=action_dir.replace("{session}", made),
+            entry=entry,
+            run_mode=run_mode,
             created_at=now(tx),
         )
         tx.execute(fresh.on_conflict_do_nothing(index_elements=["client_key"]))
@@ -47,6 +63,21 @@ class SqlSessions:
 
     @reading
     def read(self, tx: Tx, session: str) -> SessionRow | None:
+        return _one(tx, sessions.c.id == session)
+
+    @writing
+    def set_run_mode(self, tx: Tx, session: str, mode: RunMode, actor: str) -> SessionRow | None:
+        row = lock_session(tx, session)
+        if row is None:
+            return None
+        if row.run_mode != mode:
+            told = NewEvent("run_mode.changed", {"from": row.run_mode, "to": mode, "actor": actor})
+            family = _with_delegated(tx, session)
+            tx.execute(update(sessions).where(sessions.c.id.in_(family)).values(run_mode=mode))
+            for one in reversed(family):  # the lock order: a child's journal before its parent's
+                active = select(runs.c.id).where(runs.c.session == one, runs.c.state == "active")
+                for run in tx.execute(active.order_by(runs.c.id)).scalars().all():
+                    append(tx, run, [told])
         return _one(tx, sessions.c.id == session)
 
     @reading
@@ -72,6 +103,16 @@ class SqlSessions:
     def snapshot_body(self, tx: Tx, digest: str) -> str | None:
         query = select(snapshots.c.body).where(snapshots.c.digest == digest)
         return tx.execute(query).scalar_one_or_none()
+
+
+def _with_delegated(tx: Tx, session: str) -> list[str]:
+    """A session and all below it, parents first; each is locked, so that none delegates meanwhile in the old mode."""
+    found = [session]
+    for parent in found:  # grows while it is walked
+        lock_session(tx, parent)
+        children = select(sessions.c.id).where(sessions.c.parent == parent).order_by(sessions.c.id)
+        found.extend(tx.execute(children).scalars())
+    return found
 
 
 def _digest(session: str) -> Select[str | None]:

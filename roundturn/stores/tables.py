@@ -117,6 +117,8 @@ sessions = Table(
     Column("last_seq", Integer, nullable=False, default=0),
     Column("parent", String(40)),  # the session that delegated to this one
     Column("depth", Integer, nullable=False, default=0),  # delegations above it
+    Column("entry", Label(64), nullable=False),  # where its work comes in; delegated work keeps it
+    Column("run_mode", String(5), CheckConstraint("run_mode IN ('build', 'plan')"), nullable=False),
     Column("created_at", UtcMillis, nullable=False),
     Index("sessions_parent", "parent"),
 )

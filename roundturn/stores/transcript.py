@@ -8,8 +8,9 @@ from sqlalchemy import BigInteger, BindParameter, ColumnElement, bindparam, func
 
 from roundturn import ids
 from roundturn.event import NewEvent
+from roundturn.ledger import FINAL, PlannedCall, StoredReply
 from roundturn.message import AskedCall, Entry, Reply, Usage
-from roundturn.store import FINAL, Conversation, OpenStep, PlannedCall, StoredReply
+from roundturn.store import Conversation, OpenStep
 from roundturn.stores.engine import Database, Tx, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
@@ -93,6 +94,7 @@ class SqlTranscript:
             standing.run,
             standing.generation,
             standing.snapshot,
+            standing.run_mode,
             news,
         )
 

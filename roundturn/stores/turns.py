@@ -8,9 +8,10 @@ from sqlalchemy import Row, Select, bindparam, func, select, update
 
 from roundturn import ids
 from roundturn.event import TERMINAL, NewEvent, RunState
+from roundturn.ledger import FINAL, Outcome
 from roundturn.message import Usage
 from roundturn.run import Finished, Wakeups
-from roundturn.store import FINAL, Look, Outcome, Stopped, TurnRow
+from roundturn.store import Look, Stopped, TurnRow
 from roundturn.stores.closing import Closing, end_if_over, inbox_is_empty, last_words, run_row, wakeups_again
 from roundturn.stores.delivery import discard_results, settle_delivery
 from roundturn.stores.engine import Database, Tx, now, reading, writing

@@ -1,12 +1,14 @@
 """The built-in tools by name; adding one is a module in this folder and a line here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from roundturn.agent import AgentDefinition
 from roundturn.run import Delegations
+from roundturn.tool import BUILTIN as OURS
 from roundturn.tool import BaseTool
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
 from roundturn.tools.files import ReadFile, WriteFile
+from roundturn.tools.installed import ORIGIN, installed_tools
 from roundturn.tools.shell import Bash
 
 BUILTIN: dict[str, type[BaseTool]] = {
@@ -20,3 +22,17 @@ DELEGATION: dict[str, Callable[[Delegations, Mapping[str, AgentDefinition]], Bas
     "spawn_subagent": SpawnSubagent,
     "wait_subagent": WaitSubagent,
 }
+
+
+def every_tool(
+    runs: Delegations, agents: Mapping[str, AgentDefinition], embedded: Iterable[BaseTool] = ()
+) -> Iterator[tuple[BaseTool, str]]:
+    """All of an installation with their origins, in the order in which models see them (T-09). Raises `AuthorError`."""
+    for make in BUILTIN.values():
+        yield make(), OURS
+    for delegate in DELEGATION.values():
+        yield delegate(runs, agents), OURS
+    for tool in installed_tools():
+        yield tool, ORIGIN
+    for tool in embedded:
+        yield tool, "embedder"

@@ -9,7 +9,7 @@ from roundturn.agent import AgentDefinition
 from roundturn.delegation import reference, tier_refusal
 from roundturn.errors import ToolFailed
 from roundturn.run import Delegations, NewSubagent, Refusal
-from roundturn.tool import AGENT, BaseTool, Directive, Effect, ToolContext, ToolResult
+from roundturn.tool import AGENT, BaseTool, Directive, Effect, Permission, ToolContext, ToolResult
 
 DEFAULT_WAIT_S = 600.0
 LONGEST_WAIT_S = 24 * 3600.0
@@ -38,10 +38,17 @@ class SpawnSubagent(BaseTool):
     effect = Effect.KEYED
     limit_s = 30.0
     directive = True
+    category = "delegation"
+    permission = Permission.WRITE
 
     def __init__(self, runs: Delegations, agents: Mapping[str, AgentDefinition]) -> None:
         self._runs = runs
         self._agents = agents
+
+    def shown_to(self, delegates: Mapping[str, str]) -> str | None:
+        if not delegates:
+            return None
+        return self.description + "".join(f"\n- {name}: {told}" for name, told in delegates.items())
 
     async def execute(self, arguments: Spawn, context: ToolContext) -> ToolResult:
         parent: AgentDefinition = context.metadata[AGENT]
@@ -95,9 +102,14 @@ class WaitSubagent(BaseTool):
     limit_s = 30.0
     brief = True
     directive = True
+    category = "delegation"
+    permission = Permission.READ
 
     def __init__(self, runs: Delegations, agents: Mapping[str, AgentDefinition]) -> None:
         self._runs = runs
+
+    def shown_to(self, delegates: Mapping[str, str]) -> str | None:
+        return self.description if delegates else None
 
     async def execute(self, arguments: Wait, context: ToolContext) -> ToolResult:
         session = ids.session_of(arguments.subagent.strip())

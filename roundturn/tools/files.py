@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader, FileIO
@@ -17,7 +18,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import clean_text
-from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
+from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
 from roundturn.tools import paths
 
 MAX_LINES = 2_000
@@ -69,6 +70,9 @@ class ReadFile(BaseTool):
     input_model: ClassVar[type[BaseModel]] = ReadFileInput
     effect: ClassVar[Effect] = Effect.PURE
     brief: ClassVar[bool] = True
+    category: ClassVar[str] = "files"
+    permission: ClassVar[Permission] = Permission.READ
+    argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `not_found`, `is_directory`, `binary_file`, `past_end`."""
@@ -90,6 +94,9 @@ class WriteFile(BaseTool):
     input_model: ClassVar[type[BaseModel]] = WriteFileInput
     effect: ClassVar[Effect] = Effect.KEYED
     limit_s: ClassVar[float] = 30.0
+    category: ClassVar[str] = "files"
+    permission: ClassVar[Permission] = Permission.WRITE
+    argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `is_directory`, `write_failed`."""

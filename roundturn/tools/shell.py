@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field, field_validator
 
 from roundturn.errors import ToolFailed
-from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
+from roundturn.shell import judge
+from roundturn.tool import ArgumentKind, Asking, BaseTool, Effect, Permission, ToolContext, ToolResult
 from roundturn.tools.capture import Capture
 from roundturn.tools.supervised import STOP_S, Ending, Supervised, to_the_end
 
@@ -57,7 +58,14 @@ class Bash(BaseTool):
     input_model: ClassVar[type[BaseModel]] = BashInput
     effect: ClassVar[Effect] = Effect.ONCE
     limit_s: ClassVar[float] = MAX_TIMEOUT_S + STOP_S + 10.0  # T-12: more than the tool's own limit
-    always_ask: ClassVar[bool] = True
+    category: ClassVar[str] = "shell"
+    permission: ClassVar[Permission] = Permission.EXECUTE
+    privileged: ClassVar[bool] = True
+    approval: Asking = "always"
+    argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"command": "command"}
+
+    def is_read_only(self, arguments: Any) -> bool:
+        return judge(arguments.command).read_only
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed` of kind `not_started` when there was no process at all."""

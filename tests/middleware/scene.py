@@ -12,9 +12,10 @@ from roundturn import ids, middleware
 from roundturn.approval import ApprovalRow, NewApproval, State
 from roundturn.call import Attempt, CallContext, Middleware, SessionRef, ToolExecutionResult
 from roundturn.errors import Unavailable
+from roundturn.ledger import FINAL, CallRow, Claim, Outcome
 from roundturn.registry import ToolRegistry
 from roundturn.rules import Policy, RuleContext
-from roundturn.store import FINAL, CallRow, Claim, Outcome, Store
+from roundturn.store import Store
 from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
 
 SESSION = ids.session_id(b"0" * 16)
@@ -33,6 +34,7 @@ class Change(BaseTool):
     """Changes something: remembers what it was run with."""
 
     name: ClassVar[str] = "change"
+    category: ClassVar[str] = "tests"
     description: ClassVar[str] = "Changes something."
     input_model: ClassVar[type[BaseModel]] = Input
 
@@ -225,7 +227,7 @@ def context(
         session=SessionRef(SESSION, TURN, TURN, "default"),
         workdir=Path("/work"),
         visible_tool_names=("change", "look"),
-        rules=RuleContext("default", ("*",), policy, read_only=False),
+        rules=RuleContext("default", (policy.layer,)),
         attempt="attempt",
     )
     return ctx.with_(**changes)

@@ -149,7 +149,7 @@ async def test_a_turn_that_is_being_stopped_asks_nobody() -> None:
 @requirement("M-14")
 async def test_what_always_asks_cannot_be_waived_by_an_allowlist() -> None:
     class Shell(Change):
-        always_ask = True
+        approval = "always"
 
     assert (await Bench(Shell()).call("change", {}, Policy(allow=("*",)))).status == "suspended"
 

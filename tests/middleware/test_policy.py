@@ -65,7 +65,7 @@ async def test_a_call_that_no_rules_reached_is_denied() -> None:
 
 @requirement("X-03")
 async def test_a_policy_that_cannot_be_read_denies_even_reading() -> None:
-    rules = RuleContext("default", ("*",), Policy(allow=("*",)), read_only=False, unreadable="syntax error")
+    rules = RuleContext("default", (Policy(allow=("*",)).layer,), unreadable="syntax error")
     result = await Bench(Look()).call("look", rules=rules)
     assert (result.status, result.metadata["layer"]) == ("denied", "platform")
     assert "syntax error" in result.result.output

@@ -9,8 +9,9 @@ from roundturn import ids
 from roundturn.approval import Answer, ApprovalRow, NewApproval
 from roundturn.call import Attempt
 from roundturn.event import NewEvent
+from roundturn.ledger import Outcome, PlannedCall, StoredReply
 from roundturn.message import AskedCall, Reply, Usage
-from roundturn.store import Outcome, PlannedCall, Store, StoredReply
+from roundturn.store import Store
 from roundturn.stores.engine import Database
 from roundturn.stores.journal import append
 from roundturn.tool import Effect

@@ -173,7 +173,7 @@ def test_columns_for_text_from_outside_are_of_a_cleaning_type() -> None:
     ours = {
         "id", "digest", "client_key", "session", "turn", "key", "state", "run", "role", "finish", "effect",
         "status", "owner", "call", "grant", "workflow_id", "approval", "verdict", "standing", "type", "snapshot",
-        "root", "parent", "parent_run", "parent_session", "awaited_by", "collected_by", "delivery", "kind",
+        "root", "parent", "parent_run", "parent_session", "awaited_by", "collected_by", "delivery", "kind", "run_mode",
     }  # fmt: skip
     for table in metadata.tables.values():
         for column in table.columns:

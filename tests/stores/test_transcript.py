@@ -6,8 +6,9 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from roundturn import ids
+from roundturn.ledger import StoredReply
 from roundturn.message import Usage
-from roundturn.store import Store, StoredReply
+from roundturn.store import Store
 from roundturn.stores.engine import Database
 from roundturn.stores.tables import sessions
 from roundturn.tool import Effect

@@ -70,8 +70,9 @@ async def assert_gone(pids: list[int]) -> None:
 def test_bash_runs_once_and_always_asks() -> None:
     spec = Bash().spec()
     assert spec.effect is Effect.ONCE
-    assert spec.always_ask
-    assert not Bash().is_read_only(BashInput(command="ls"))
+    assert (spec.approval, spec.privileged, spec.permission) == ("always", True, "execute")
+    assert Bash().is_read_only(BashInput(command="ls"))
+    assert not Bash().is_read_only(BashInput(command="ls > x"))
     assert spec.limit_s > 3_600 + GRACE_S
 
 

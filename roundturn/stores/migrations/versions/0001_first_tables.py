@@ -41,6 +41,9 @@ def upgrade() -> None:
         sa.Column("last_seq", sa.Integer(), nullable=False),
         sa.Column("parent", sa.String(length=40), nullable=True),
         sa.Column("depth", sa.Integer(), nullable=False),
+        sa.Column("entry", sa.String(length=64), nullable=False),
+        sa.Column("run_mode", sa.String(length=5), nullable=False),
+        sa.CheckConstraint("run_mode IN ('build', 'plan')"),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["snapshot"],

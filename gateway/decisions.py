@@ -1,0 +1,111 @@
+"""Asks the decision function what it would say, with the rules of this installation and nothing run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from roundturn.agent import Snapshot
+from roundturn.agents import load_agents
+from roundturn.errors import UsageError
+from roundturn.face import freeze
+from roundturn.jsontext import NotJson, cut, dump, parse_object
+from roundturn.mode import RunMode
+from roundturn.registry import ToolRegistry, unknown_tool
+from roundturn.rules import Decision, decide, entries_of
+from roundturn.run import Delegations
+from roundturn.settings import Settings
+from roundturn.tool import ToolSpec
+from roundturn.tools import every_tool
+
+SCHEMA_BYTES = 500
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call would be made. `delegated`: by a subagent of what came in there."""
+
+    agent: str
+    entry: str = "cli"
+    mode: RunMode = "build"
+    delegated: bool = False
+    workdir: str = ""
+
+
+@dataclass(frozen=True)
+class Explained:
+    spec: ToolSpec
+    decision: Decision
+    reads: bool
+
+
+class Decisions:
+    """This process's settings, agents and tools. An embedder's own tools and rules are not known here.
+
+    Raises `ConfigurationError` and `AuthorError` for what cannot be read.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._agents = load_agents(settings.agents_dir)
+        self._registry = ToolRegistry()
+        for tool, origin in every_tool(cast(Delegations, None), self._agents):  # told of, never run
+            self._registry.register(tool, origin)
+
+    def every(self, place: Place) -> list[Explained]:
+        """Each tool of the installation as this agent would find it there, before it is called."""
+        snapshot = self._snapshot(place)
+        rules = snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
+        offered = {*snapshot.visible, *snapshot.unlisted}
+        found = []
+        for spec in self._registry.specs():
+            decision = decide(spec, None, rules)
+            if decision.effect != "deny" and spec.name not in offered:
+                why = f"{place.agent} has no subagents"
+                decision = Decision("deny", "subagents", "agent", why, listed=False)
+            found.append(Explained(spec, decision, spec.may_only_read))
+        return found
+
+    def one(self, tool: str, arguments: str | None, place: Place) -> Explained:
+        """Of a call with these arguments (JSON); None: before it is called. Raises `UsageError`."""
+        spec = self._registry.spec(tool)
+        if spec is None:
+            known = [spec.name for spec in self._registry.specs()]
+            raise UsageError(unknown_tool(tool, known).detail, "see: roundturn inspect tools")
+        if arguments is None:
+            return next(found for found in self.every(place) if found.spec == spec)
+        valid, reads = self._judged(tool, arguments)
+        rules = self._snapshot(place).rules(
+            entries_of(place.entry, int(place.delegated)), place.mode, place.workdir
+        )
+        decision = decide(spec, valid, rules.reading(reads))
+        return Explained(spec, decision, reads)
+
+    def _judged(self, name: str, text: str) -> tuple[Mapping[str, Any], bool]:
+        tool, spec = self._registry.get(name), self._registry.spec(name)
+        assert tool is not None
+        assert spec is not None
+        try:
+            parsed = tool.input_model.model_validate_json(dump(parse_object(text)), strict=True)
+        except NotJson as fault:
+            raise UsageError(
+                f"--args is not a JSON object: {fault}", """write it like --args '{"path": "a.txt"}'"""
+            ) from None
+        except ValidationError as fault:
+            first = fault.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "arguments"
+            raise UsageError(f"--args does not fit {name}: {where}: {first['msg']}", _schema(spec)) from None
+        return parsed.model_dump(mode="json"), spec.may_only_read and tool.is_read_only(parsed)
+
+    def _snapshot(self, place: Place) -> Snapshot:
+        agent = self._agents.get(place.agent)
+        if agent is None:
+            raise UsageError(
+                f"there is no agent named {place.agent}", f"one of: {', '.join(sorted(self._agents))}"
+            )
+        return freeze(agent, self._registry, self._settings, self._agents)
+
+
+def _schema(spec: ToolSpec) -> str:
+    return f"its schema: {cut(dump(spec.input_schema), SCHEMA_BYTES)}"

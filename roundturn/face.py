@@ -1,0 +1,56 @@
+"""What an agent sees: its tools as the rules show them, frozen for a session; the calls are judged by the same function."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from roundturn.agent import AgentDefinition, Snapshot
+from roundturn.mode import RUN_MODES
+from roundturn.registry import ToolRegistry
+from roundturn.rules import Decision, Layer, Rule, decide
+from roundturn.settings import Settings
+from roundturn.tool import ToolSpec
+
+
+def freeze(
+    agent: AgentDefinition,
+    registry: ToolRegistry,
+    settings: Settings,
+    agents: Mapping[str, AgentDefinition],
+    embedder: tuple[Rule, ...] = (),
+) -> Snapshot:
+    """The session's copy of all that its turns depend on. `agents`: those that it may delegate to are among them."""
+    layers = (settings.policy.layer, agent.layer, Layer(name="embedder", rules=embedder))
+    snapshot = Snapshot(
+        agent=agent,
+        model=agent.model or settings.model,
+        max_steps=agent.max_steps or settings.max_steps,
+        layers=tuple(layer for layer in layers if layer.rules),
+        privileged=settings.privileged_tools,
+    )
+    delegates = {name: agents[name].description for name in agent.delegates if name in agents}
+    told = {spec.name: registry.shown_to(spec.name, delegates) for spec in registry.specs()}
+    specs = [spec for spec in registry.specs() if told[spec.name] is not None]
+    build, plan = (judged(snapshot, specs, mode) for mode in RUN_MODES)
+    visible = tuple(spec.name for spec in specs if build[spec.name].listed and spec.exposure == "listed")
+    callable_ = {name for name, decision in build.items() if decision.effect != "deny"}
+    return snapshot.model_copy(
+        update={
+            "tools": tuple(
+                _wire_shape(spec, told[spec.name] or "") for spec in specs if spec.name in visible
+            ),
+            "visible": visible,
+            "reading": tuple(name for name in visible if plan[name].listed),
+            "unlisted": tuple(sorted(callable_ - set(visible))),
+        }
+    )
+
+
+def judged(snapshot: Snapshot, specs: list[ToolSpec], mode: Any) -> dict[str, Decision]:
+    """Wherever the work comes in: what only one entry bars is shown, and denied at the call."""
+    rules = snapshot.rules((), mode, "")
+    return {spec.name: decide(spec, None, rules) for spec in specs}
+
+
+def _wire_shape(spec: ToolSpec, description: str) -> dict[str, Any]:
+    function = {"name": spec.name, "description": description, "parameters": dict(spec.input_schema)}
+    return {"type": "function", "function": function}
