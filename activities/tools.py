@@ -124,6 +124,7 @@ class ToolActivities:
             session=SessionRef(row.session, row.turn, opened.run, snapshot.agent.name, opened.generation),
             workdir=Path(opened.action_dir),
             visible_tool_names=snapshot.visible,
+            unlisted=snapshot.unlisted,
             metadata={AGENT: snapshot.agent},
             spec=spec,
             rules=snapshot.rules(opened.entries, opened.run_mode, opened.action_dir),

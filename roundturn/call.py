@@ -30,8 +30,9 @@ class CallContext:
     """What every middleware sees (M-06); change it with `with_` and pass the copy to `next`.
 
     `arguments` is what the model sent, parsed; `arguments_error` says why it could not be parsed.
-    `parsed` is the validated input, set by the validation layer; `decision` is policy's word, set by that
-    layer. `grant` is the approval id that a person's yes left behind. `attempt` names this very try, unique
+    `unlisted`: names that may be called though they are not shown. `parsed` is the validated input, set by the
+    validation layer; `decision` is policy's word and `read_only` whether this call only reads, set by that layer.
+    `grant` is the approval id that a person's yes left behind. `attempt` names this very try, unique
     over processes.
     """
 
@@ -41,12 +42,14 @@ class CallContext:
     session: SessionRef
     workdir: Path
     visible_tool_names: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     arguments_error: str = ""
     spec: ToolSpec | None = None
     parsed: BaseModel | None = None
     rules: RuleContext | None = None
     decision: Decision | None = None
+    read_only: bool = False
     grant: str | None = None
     attempt: str = ""
 

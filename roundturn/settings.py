@@ -55,6 +55,7 @@ class Settings(BaseSettings):
     max_steps: int = Field(default=10, ge=1)
     approval_ttl_s: float = Field(default=24 * 3600, gt=0, le=10 * YEAR_S)
     result_budget_bytes: int = Field(default=32 * 1024, ge=1024)
+    max_actions_per_hour: int = Field(default=200, ge=0)
     allow_unverified_verdicts: bool = False
     policy: Policy = Policy()
     privileged_tools: tuple[str, ...] = ()

@@ -296,6 +296,15 @@ class Runs(Delegations, Protocol):
         """Turns that wait for a result which has been there for so long."""
 
 
+class Actions(Protocol):
+    async def reserve(self, call: str, limit: int) -> datetime | None:
+        """A place among the `limit` side effects that the call's whole job may have in an hour (X-11).
+
+        None: it has one, from now or from before. Else the moment at which the next is free. A call that is settled as
+        denied gives its place back in that transaction.
+        """
+
+
 class Journal(Protocol):
     async def append(self, run: str, events: Sequence[NewEvent]) -> None:
         """For facts that come with no other row; repeated, they are written again."""
@@ -335,5 +344,6 @@ class Store:
     ledger: Ledger
     approvals: Approvals
     runs: Runs
+    actions: Actions
     journal: Journal
     blobs: Blobs

@@ -31,6 +31,10 @@ SECRET_PAIRS = re.compile(
     r"((?i:api[_-]?key|access[_-]?key|authorization|token|secret|password|passwd|passphrase)[\"']?\s*[=:]\s*[\"']?)"
     r"(?!(?i:bearer|basic)\s)[A-Za-z0-9._~+/=%!-]{6,}+(?![(\[])"
 )
+# What a text must have, in small letters, before the patterns above can find anything: looking for these costs a
+# hundredth of the patterns.
+SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "xox", "akia")
+PAIR_MARKS = ("key", "authorization", "token", "secret", "passw", "passphrase")
 COUNTS = re.compile(r"tokens|token_count", re.IGNORECASE)  # input_tokens counts, it does not open doors
 
 
@@ -44,7 +48,12 @@ class Masking:
     def text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        return SECRET_PAIRS.sub(rf"\1{MASK}", SECRET_SHAPES.sub(MASK, text))
+        low = text.lower()
+        if any(mark in low for mark in SHAPE_MARKS) or ("://" in low and "@" in low):
+            text = SECRET_SHAPES.sub(MASK, text)
+        if any(mark in low for mark in PAIR_MARKS):
+            text = SECRET_PAIRS.sub(rf"\1{MASK}", text)
+        return text
 
     def value(self, value: Any, name: str = "") -> Any:
         """A masked copy as plain data: strings, numbers, mappings, lists; anything else as its masked text."""

@@ -236,6 +236,7 @@ async def open_system(
             "allow_unverified_verdicts": True,
             "policy": {"allow": ["*"]},
             "privileged_tools": ["bash"],
+            "max_actions_per_hour": 1_000_000,
             "reconcile_interval_s": 2,
             "workflow_sandbox": True,
             **changed,

@@ -1,21 +1,36 @@
-"""The chain in its one order (design section 4); an embedder's own layers stand between shaping and validation."""
+"""The chain in its one order (design section 4); an embedder's own layers stand between shaping and focus."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from roundturn.call import Middleware
+from roundturn.middleware.action_budget import ActionBudget
 from roundturn.middleware.approval import Approval
 from roundturn.middleware.audit import Audit
 from roundturn.middleware.claim import Claim
+from roundturn.middleware.focus import Focus
 from roundturn.middleware.policy import Policy
-from roundturn.middleware.recovery import recovery
+from roundturn.middleware.published import published
+from roundturn.middleware.recovery import Recovery
 from roundturn.middleware.shaping import Shaping
 from roundturn.middleware.validation import Validation
 from roundturn.registry import ToolRegistry
 from roundturn.store import Store
 
-ORDER = ("audit", "recovery", "shaping", "validation", "policy", "approval", "claim")  # outermost first
+# Outermost first.
+ORDER = (
+    "audit",
+    "recovery",
+    "shaping",
+    "focus",
+    "validation",
+    "published",
+    "policy",
+    "action_budget",
+    "approval",
+    "claim",
+)
 
 
 def install(
@@ -24,6 +39,7 @@ def install(
     *,
     approval_ttl: timedelta,
     result_budget_bytes: int,
+    max_actions_per_hour: int,
     redact: Callable[[Any], Any],
     clock: Callable[[], datetime],
     extra: Iterable[Middleware] = (),
@@ -31,11 +47,14 @@ def install(
     """Registers every layer, outermost first, and closes the chain."""
     layers: tuple[Middleware, ...] = (
         Audit(store.ledger, clock),
-        recovery,
-        Shaping(store.blobs, result_budget_bytes),
+        Recovery(redact),
+        Shaping(store.blobs, result_budget_bytes, redact),
         *extra,
+        Focus(registry),
         Validation(registry),
+        published,
         Policy(registry),
+        ActionBudget(store.actions, max_actions_per_hour),
         Approval(store.approvals, approval_ttl, redact),
         Claim(store.ledger, clock),
     )

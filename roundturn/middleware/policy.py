@@ -25,4 +25,4 @@ class Policy:
                 layer=decision.layer,
                 reason=decision.reason,
             )
-        return await next(ctx.with_(decision=decision))
+        return await next(ctx.with_(decision=decision, read_only=rules.read_only is True))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from roundturn.errors import ConfigurationError
 from roundturn.store import Store
+from roundturn.stores.actions import SqlActions
 from roundturn.stores.approvals import SqlApprovals
 from roundturn.stores.blobs import DirectoryBlobs
 from roundturn.stores.engine import Database
@@ -43,6 +44,7 @@ def ports(database: Database, blobs: Path) -> Store:
         ledger=SqlLedger(database),
         approvals=SqlApprovals(database),
         runs=SqlRuns(database),
+        actions=SqlActions(database),
         journal=SqlJournal(database),
         blobs=DirectoryBlobs(blobs),
     )

@@ -15,7 +15,7 @@ from roundturn.rules import entries_of
 from roundturn.stores.engine import Database, Tx, each_dialect, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
-from roundturn.stores.tables import approvals, attempts, now_ms, tool_calls
+from roundturn.stores.tables import actions, approvals, attempts, now_ms, tool_calls
 from roundturn.tool import Effect
 
 UNKNOWN = (
@@ -34,6 +34,7 @@ RENEW = OF_CALL.where(tool_calls.c.owner == bindparam("by"), tool_calls.c.status
     lease_until=now_ms() + LEASE
 )
 SETTLE = OF_CALL.values(settled_at=now_ms())
+GIVE_BACK = actions.delete().where(actions.c.call == bindparam("call"))
 AUDIT = each_dialect(lambda insert: insert(attempts).on_conflict_do_nothing())
 
 
@@ -174,6 +175,8 @@ def settle(
         "metadata": recordable(dict(outcome.metadata)),
     }
     tx.execute(SETTLE, {"call": row.id, **written})
+    if outcome.status == "denied":  # it has done nothing: its place among the hour's actions is free
+        tx.execute(GIVE_BACK, {"call": row.id})
     data = {
         "call": row.id,
         "tool": row.tool[:64],

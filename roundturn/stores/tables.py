@@ -280,6 +280,15 @@ tool_calls = Table(
     Index("tool_calls_conversation", "session", "generation"),
 )
 
+actions = Table(
+    "actions",
+    metadata,
+    Column("call", ForeignKey("tool_calls.id"), primary_key=True),
+    Column("session", String(40), nullable=False),  # of the run that the whole job began with
+    Column("at", UtcMillis, nullable=False),
+    Index("actions_session", "session", "at"),
+)
+
 attempts = Table(
     "attempts",
     metadata,

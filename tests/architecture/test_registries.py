@@ -54,6 +54,7 @@ def test_every_middleware_in_the_folder_is_in_the_chain_in_the_documented_order(
         nothing,
         approval_ttl=timedelta(hours=24),
         result_budget_bytes=1024,
+        max_actions_per_hour=1,
         redact=lambda value: value,
         clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.cli.exits import Code
 from roundturn import __version__
+from roundturn.middleware import ORDER
 from tests.cli.conftest import ROUNDTURN, CommandLine, OpenDesk
 from tests.requirements import requirement
 from tests.system import scenario, step
@@ -136,7 +137,7 @@ async def test_agents_are_checked_before_a_worker_meets_them(alone: CommandLine,
 async def test_the_chain_is_printed_in_its_order(alone: CommandLine) -> None:
     done = await alone("inspect", "chain", "--json")
     layers = [item["layer"] for item in done.document["items"]]
-    assert layers == ["audit", "recovery", "shaping", "validation", "policy", "approval", "claim"]
+    assert layers == list(ORDER)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -140,6 +140,16 @@ class FakeApprovals:
 
 
 @dataclass
+class FakeActions:
+    free_at: datetime | None = None
+    reserved: list[tuple[str, int]] = field(default_factory=list)
+
+    async def reserve(self, call: str, limit: int) -> datetime | None:
+        self.reserved.append((call, limit))
+        return self.free_at
+
+
+@dataclass
 class FakeBlobs:
     fault: Exception | None = None
     kept: list[bytes] = field(default_factory=list)
@@ -172,16 +182,22 @@ class Bench:
         self.ledger = FakeLedger(call_row())
         self.approvals = FakeApprovals()
         self.blobs = FakeBlobs()
+        self.actions = FakeActions()
         self.registry = ToolRegistry()
         for tool in tools:
             self.registry.register(tool)
         ports: dict[str, Any] = dict.fromkeys(("sessions", "inbox", "turns", "transcript", "runs", "journal"))
         middleware.install(
             self.registry,
-            Store(ledger=self.ledger, approvals=self.approvals, blobs=self.blobs, **ports),  # type: ignore[arg-type]
+            Store(
+                ledger=self.ledger, approvals=self.approvals, actions=self.actions, blobs=self.blobs, **ports
+            ),  # type: ignore[arg-type]
             approval_ttl=timedelta(hours=1),
             result_budget_bytes=budget_bytes,
-            redact=lambda arguments: {**arguments, "seen": True},
+            max_actions_per_hour=10,
+            redact=lambda value: (
+                {**value, "seen": True} if isinstance(value, dict) else value.replace("hush", "***")
+            ),
             clock=Clock(),
             extra=extra,
         )

@@ -26,7 +26,7 @@ def test_the_chain_stands_in_its_documented_order() -> None:
         return await next(ctx)
 
     assert Bench(extra=(mine,)).registry.chain == [
-        "audit", "recovery", "shaping", "mine", "validation", "policy", "approval", "claim",
+        "audit", "recovery", "shaping", "mine", "focus", "validation", "published", "policy", "action_budget", "approval", "claim",
     ]  # fmt: skip
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from roundturn.call import CallContext, ToolExecutionResult
 from roundturn.errors import ModelUnavailable, ToolFailed, Unavailable
-from roundturn.middleware.recovery import recovery
+from roundturn.middleware.recovery import Recovery
 from tests.middleware.scene import context, done
 from tests.requirements import requirement
+
+RECOVERY = Recovery(lambda text: text.replace("hush", "***"))
 
 
 class UnspeakableError(Exception):
@@ -20,7 +22,7 @@ async def recovered(fault: BaseException) -> ToolExecutionResult:
     async def fail(ctx: CallContext) -> ToolExecutionResult:
         raise fault
 
-    return await recovery(context("change"), fail)
+    return await RECOVERY(context("change"), fail)
 
 
 @requirement("M-23")
@@ -61,4 +63,15 @@ async def test_what_may_pass_and_cancellation_go_through(fault: BaseException) -
 
 
 async def test_a_result_goes_through_as_it_is() -> None:
-    assert await recovery(context("change"), done) == await done(context("change"))
+    assert await RECOVERY(context("change"), done) == await done(context("change"))
+
+
+@requirement("X-07")
+@pytest.mark.parametrize("fault", [ToolFailed("the key hush is wrong"), ValueError("the key hush is wrong")])
+async def test_what_an_error_tells_is_masked(fault: Exception) -> None:
+    async def fail(ctx: CallContext) -> ToolExecutionResult:
+        raise fault
+
+    said = (await RECOVERY(context("change"), fail)).result.output
+    assert "the key *** is wrong" in said
+    assert "hush" not in said

@@ -15,7 +15,7 @@ async def shaped(blobs: FakeBlobs, output: str, budget: int = 1_000) -> ToolExec
     async def inner(ctx: CallContext) -> ToolExecutionResult:
         return ToolExecutionResult.completed(ToolResult(output=output), own="kept")
 
-    return await Shaping(blobs, budget)(context("change"), inner)
+    return await Shaping(blobs, budget, lambda text: text.replace("hush", "***"))(context("change"), inner)
 
 
 async def test_what_fits_is_not_touched_and_not_stored() -> None:

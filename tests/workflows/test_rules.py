@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from roundturn.event import RunEvent
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
 from tests.system import System, scenario, step
@@ -223,3 +224,35 @@ async def test_a_session_works_only_under_the_work_roots(system: OpenSystem, tmp
     refused = await s.ended(await s.send("go", outside.id))
     assert refused.state == "failed"
     assert "outside of the work roots" in refused.reason
+
+
+@requirement("X-11", "M-24")
+async def test_an_hours_actions_are_debited_once_by_an_approved_call_and_given_back_by_a_refused_one(
+    system: OpenSystem,
+) -> None:
+    s = await system(
+        scenario(
+            "go",
+            step(("note_once", {"text": "a"}), ("note_keyed", {"text": "b"})),
+            step(("note_keyed", {"text": "c"}), ("note_pure", {"text": "d"})),
+            step(("note_keyed", {"text": "e"})),
+            step(text="{{results}}"),
+        ),
+        policy={"ask": ["note_once"], "allow": ["*"]},
+        max_actions_per_hour=2,
+    )
+    await s.start_worker()
+    turn = await s.send("go")
+    (approval,) = await s.pending(turn)
+    await s.decide(approval.id)
+    row = await s.ended(turn)
+    done = [line.split()[1] for line in s.effects()]
+    assert sorted(done) == ["a", "b", "d"], "two actions, and what reads"
+    assert "2 actions an hour (max_actions_per_hour)" in row.text
+    assert [attempt.status for attempt in await rows.attempts(s.database, f"{turn}.0.0")] == ["suspended", "completed"]
+
+    again = await s.send("go")
+    (refused,) = await s.pending(again)
+    await s.decide(refused.id, "deny")
+    await s.ended(again)
+    assert [line.split()[1] for line in s.effects()].count("c") == 1, "the place of the refused call is free"

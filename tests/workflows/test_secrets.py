@@ -52,3 +52,28 @@ async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_
     assert PASSWORD in s.effects()[0]
     assert PASSWORD not in str(await s.events(turn))
     assert PASSWORD not in worker.log.read_text()
+
+
+@requirement("X-07")
+async def test_a_secret_that_a_tool_brings_back_is_stored_nowhere(system: OpenSystem) -> None:
+    s = await system(
+        scenario(
+            "go",
+            step(("read_file", {"path": "settings.env"}), ("read_file", {"path": "big.env"})),
+            step(text="{{results}}"),
+        ),
+        result_budget_bytes=1024,
+    )
+    (s.workdir / "settings.env").write_text(f"HOST=example\nAPI_TOKEN={PASSWORD}\n")
+    (s.workdir / "big.env").write_text("x" * 900 + f"\nPASSWORD={PASSWORD}\n" + "y\n" * 2_000)
+    worker = await s.start_worker()
+    turn = await s.send("go")
+    row = await s.ended(turn)
+    assert "HOST=example" in row.text
+    assert "API_TOKEN=***" in row.text
+    found = worker.log.read_bytes() + b"".join(path.read_bytes() for path in s.home.glob("roundturn.db*"))
+    found += b"".join(event.SerializeToString() for event in (await s.history(turn)).events)
+    blobs = [path for path in (s.home / "blobs").rglob("*") if path.is_file()]
+    assert blobs, "the whole of the long result is kept"
+    found += b"".join(path.read_bytes() for path in blobs)
+    assert PASSWORD.encode() not in found

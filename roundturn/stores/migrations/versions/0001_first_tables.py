@@ -204,6 +204,15 @@ def upgrade() -> None:
     op.create_index("approvals_state", "approvals", ["state", "created_at"], unique=False)
     op.create_index("approvals_turn", "approvals", ["turn", "state"], unique=False)
     op.create_table(
+        "actions",
+        sa.Column("call", sa.String(length=90), nullable=False),
+        sa.Column("session", sa.String(length=40), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["call"], ["tool_calls.id"]),
+        sa.PrimaryKeyConstraint("call"),
+    )
+    op.create_index("actions_session", "actions", ["session", "at"], unique=False)
+    op.create_table(
         "attempts",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("call", sa.String(length=90), nullable=False),

@@ -1,0 +1,26 @@
+"""Takes the model's wish for its summary out of the arguments, which are the tool's alone."""
+
+from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.jsontext import cut
+from roundturn.registry import ToolRegistry
+
+ARGUMENT = "summary_focus"
+FOCUS = "focus"  # in the metadata of the context and of the result
+FOCUS_BYTES = 500
+
+
+class Focus:
+    """What is wanted of a long result: kept beside the call, so that neither digest nor approval depends on it."""
+
+    def __init__(self, registry: ToolRegistry) -> None:
+        self._registry = registry
+
+    async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
+        wanted = ctx.arguments.get(ARGUMENT)
+        spec = self._registry.spec(ctx.tool_name)
+        if not isinstance(wanted, str) or spec is None or ARGUMENT in spec.input_schema.get("properties", {}):
+            return await next(ctx)
+        focus = cut(wanted, FOCUS_BYTES)
+        arguments = {name: value for name, value in ctx.arguments.items() if name != ARGUMENT}
+        result = await next(ctx.with_(arguments=arguments, metadata={**ctx.metadata, FOCUS: focus}))
+        return result.model_copy(update={"metadata": {**result.metadata, FOCUS: focus}})
