@@ -144,13 +144,15 @@ class System:
     temporal: TemporalClient
     workers: list[WorkerProcess] = field(default_factory=list)
 
-    async def start_worker(self, fault: str = "", **environment: str) -> WorkerProcess:
+    async def start_worker(
+        self, fault: str = "", program: tuple[str, ...] = ("-m", "tests.worker_main"), **environment: str
+    ) -> WorkerProcess:
         """A process of its own, ready to work; `fault` as in tests.faults."""
         log = self.home / f"worker-{len(self.workers)}.log"
         extra = {"TEST_FAULT": fault} if fault else {}
         with open(log, "wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.worker_main"],
+                [sys.executable, *program],
                 cwd=ROOT, env={**self.environment, **extra, **environment}, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip

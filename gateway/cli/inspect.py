@@ -101,11 +101,13 @@ def register(app: typer.Typer) -> None:
     )
     tools_more = more(
         "roundturn inspect tools --agent assistant",
+        "roundturn inspect tools --entry webhook --delegated",
         "roundturn inspect tools --mode plan --json | jq '.items[] | select(.decision == \"deny\") | {tool, rule, reason}'",
     )
     decide_more = more(
         'roundturn inspect decide write_file --args \'{"path": "a.txt", "content": "x"}\'',
         'roundturn inspect decide bash --args \'{"command": "git status"}\' --agent assistant --entry cli',
+        "roundturn inspect decide read_file --mode plan --json | jq .reason",
     )
 
     @app.command(epilog=chain_more)

@@ -173,16 +173,16 @@ async def test_a_killed_worker_and_a_killed_model_come_back(tmp_path: Path) -> N
 async def test_a_waiting_approval_outlives_the_server_and_the_worker(tmp_path: Path) -> None:
     async with started(tmp_path) as dev:
         async with client_of(dev) as client:
-            turn = await ask(client, "list the files here")
+            turn = await ask(client, "leave a note")
             approval = await waiting(client, turn)
-            await until(dev.says(f"waits for a person: bash · roundturn approvals show {approval}"))
+            await until(dev.says(f"waits for a person: write_file · roundturn approvals show {approval}"))
         await dev.kill("temporal")
         await dev.kill("worker")
         async with client_of(dev) as client:
             row = await client.find_approval(approval)
             assert row.state == "pending"
             await client.decide(approval, "approve", "somebody")
-            assert "said:\ntotal" in await answer(client, turn)
+            assert "came of it:\nCreated note.txt" in await answer(client, turn)
         assert await dev.end() == 0
 
 
@@ -190,12 +190,12 @@ async def test_a_waiting_approval_outlives_the_server_and_the_worker(tmp_path: P
 async def test_a_waiting_approval_outlives_a_new_start_of_everything(tmp_path: Path) -> None:
     async with started(tmp_path) as dev:
         async with client_of(dev) as client:
-            turn = await ask(client, "list the files here")
+            turn = await ask(client, "leave a note")
             approval = await waiting(client, turn)
         assert await dev.end() == 0
     async with started(tmp_path) as dev, client_of(dev) as client:
         await client.decide(approval, "approve", "somebody")
-        assert "said:\ntotal" in await answer(client, turn)
+        assert "came of it:\nCreated note.txt" in await answer(client, turn)
 
 
 @requirement("P124")
@@ -213,7 +213,7 @@ async def test_nothing_outlives_a_dev_that_was_killed(tmp_path: Path) -> None:
 @requirement("P124")
 async def test_a_second_ctrl_c_does_not_wait_for_a_running_command(tmp_path: Path) -> None:
     slow = """script: steps=1 tool=bash args={"command": "echo $PPID $$ > pids; sleep 60"}"""
-    async with started(tmp_path, ROUNDTURN_DRAIN_S="40") as dev:
+    async with started(tmp_path, ROUNDTURN_DRAIN_S="40", ROUNDTURN_PRIVILEGED_TOOLS='["bash"]') as dev:
         async with client_of(dev) as client:
             turn = await ask(client, slow)
             await client.decide(await waiting(client, turn), "approve", "somebody")

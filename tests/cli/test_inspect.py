@@ -1,0 +1,94 @@
+"""One request answers which tools an agent sees somewhere, why not that one, who would be asked, and by which rule."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.requirements import requirement
+
+RULES = {
+    "rules": [
+        {"id": "no-hooks", "effect": "deny", "match": {"name": "write_*"}, "when": {"entry": "webhook"}, "reason": "nobody watches"},
+        {"id": "status", "effect": "auto_approve", "match": {"name": "bash", "argument": {"name": "command", "glob": "git status"}}},
+        {"id": "quiet", "effect": "hide", "match": {"name": "read_file"}},
+    ]
+}
+
+
+def given(**settings: Any) -> dict[str, str]:
+    policy = {"ROUNDTURN_POLICY": json.dumps(RULES)}
+    return policy | {f"ROUNDTURN_{name.upper()}": json.dumps(value) for name, value in settings.items()}
+
+
+@requirement("R-01", "R-15", "T-05", "T-09", "T-17")
+async def test_the_list_of_tools_says_for_each_whether_it_may_be_used_and_why_not(alone: CommandLine) -> None:
+    done = await alone("inspect", "tools", "--entry", "webhook", "--json", also=given())
+    found = {item["tool"]: item for item in done.document["items"]}
+    assert set(found) >= {"bash", "read_file", "write_file", "spawn_subagent"}
+    assert (found["write_file"]["decision"], found["write_file"]["rule"]) == ("deny", "no-hooks")
+    assert (found["write_file"]["layer"], found["write_file"]["reason"]) == ("operator", "nobody watches")
+    assert (found["bash"]["decision"], found["bash"]["layer"]) == ("deny", "platform")
+    assert (found["read_file"]["decision"], found["read_file"]["listed"]) == ("allow", False)
+    assert found["spawn_subagent"]["reason"] == "assistant has no subagents"
+    for item in found.values():
+        assert all(item[name] for name in ("origin", "category", "family", "exposure", "permission", "effect", "approval"))
+    plain = await alone("inspect", "tools", also=given())
+    assert "read_file\truns\tno\tpure\tread\tdefault: read-only\tit only reads\n" in plain.out
+
+
+@requirement("R-01", "R-09", "R-15", "R-17", "P-03", "X-02", "P128")
+@pytest.mark.parametrize(
+    ("asked", "decision", "rule"),
+    [
+        (("write_file", "--args", '{"path": "a", "content": "x"}'), "ask", "side-effect"),
+        (("write_file", "--args", '{"path": "a", "content": "x"}', "--entry", "webhook"), "deny", "no-hooks"),
+        (("write_file", "--args", '{"path": "a", "content": "x"}', "--entry", "webhook", "--delegated"), "deny", "no-hooks"),
+        (("write_file", "--mode", "plan"), "deny", "plan"),
+        (("read_file", "--args", '{"path": "a"}', "--mode", "plan"), "allow", "read-only"),
+        (("bash", "--args", '{"command": "git status; rm x"}'), "ask", "shell"),
+        (("bash", "--args", '{"command": "rm x"}', "--mode", "plan"), "deny", "plan"),
+    ],
+)
+async def test_a_decision_is_explained_with_its_rule(
+    alone: CommandLine, asked: tuple[str, ...], decision: str, rule: str
+) -> None:
+    done = await alone("inspect", "decide", *asked, "--json", also=given(privileged_tools=["bash"]))
+    assert done.code == 0, done.err
+    assert (done.document["decision"], done.document["rule"]) == (decision, rule)
+    words = {"ask": "asks a person", "deny": "denied", "allow": "runs"}
+    plain = await alone("inspect", "decide", *asked, also=given(privileged_tools=["bash"]))
+    assert f": {words[decision]}\nrule    {rule} (" in plain.out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("writefile",), "did you mean write_file"),
+        (("write_file", "--args", "{"), "not a JSON object"),
+        (("write_file", "--args", '{"path": 1}'), "does not fit write_file: path"),
+        (("write_file", "--agent", "nobody"), "no agent named nobody"),
+    ],
+)
+async def test_a_question_that_cannot_be_understood_is_code_2_and_says_why(
+    alone: CommandLine, asked: tuple[str, ...], said: str
+) -> None:
+    done = await alone("inspect", "decide", *asked, "--json")
+    assert done.code == 2
+    assert said in done.error["detail"]
+    assert done.error["hint"]
+
+
+@requirement("R-06", "X-03")
+async def test_a_policy_that_is_broken_ends_every_command_that_needs_it_and_names_the_place(
+    alone: CommandLine, tmp_path: Path
+) -> None:
+    broken = json.dumps({"rules": [{"id": "typo", "effect": "denny", "match": {"name": "*"}}]})
+    done = await alone("inspect", "tools", "--json", also={"ROUNDTURN_POLICY": broken})
+    assert (done.code, done.error["type"]) == (2, "configuration")
+    assert "policy.rules.0.effect" in done.error["detail"]
+    twice = json.dumps({"rules": [{"id": "same", "effect": "deny", "match": {"name": "a"}}] * 2})
+    done = await alone("inspect", "tools", "--json", also={"ROUNDTURN_POLICY": twice})
+    assert "rule 'same': two rules have this id" in done.error["detail"]
