@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -96,7 +97,7 @@ class ToolRegistry:
 
     @property
     def chain(self) -> list[str]:
-        return [getattr(layer, "__name__", type(layer).__name__.lower()) for layer in self._middleware]
+        return [getattr(layer, "__name__", _words(type(layer).__name__)) for layer in self._middleware]
 
     async def execute(self, ctx: CallContext) -> ToolExecutionResult:
         """Runs the chain around the tool; without middleware, the tool's own result as `completed`."""
@@ -128,6 +129,11 @@ def _returned(tool: BaseTool, result: ToolResult) -> ToolExecutionResult:
     return ToolExecutionResult.completed(
         result, **{DIRECTIVE: result.directive.model_dump(exclude_defaults=True)}
     )
+
+
+def _words(name: str) -> str:
+    """`ActionBudget` as `action_budget`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 async def _enter(layer: Middleware, run: Next, ctx: CallContext) -> ToolExecutionResult:

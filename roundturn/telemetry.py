@@ -33,7 +33,7 @@ SECRET_PAIRS = re.compile(
 )
 # What a text must have, in small letters, before the patterns above can find anything: looking for these costs a
 # hundredth of the patterns.
-SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "xox", "akia")
+SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "github_pat", "xox", "akia")
 PAIR_MARKS = ("key", "authorization", "token", "secret", "passw", "passphrase")
 COUNTS = re.compile(r"tokens|token_count", re.IGNORECASE)  # input_tokens counts, it does not open doors
 

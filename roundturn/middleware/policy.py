@@ -2,7 +2,7 @@
 
 from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.registry import ToolRegistry
-from roundturn.rules import decide
+from roundturn.rules import Decision, decide
 
 
 class Policy:
@@ -17,12 +17,15 @@ class Policy:
         rules = ctx.rules.reading(ctx.spec.may_only_read and tool.is_read_only(ctx.parsed))
         decision = decide(ctx.spec, ctx.arguments, rules)
         if decision.effect == "deny":
-            return ToolExecutionResult.denied(
-                f"Denied by rule {decision.rule!r} of the {decision.layer} layer: {decision.reason}. "
-                "The tool was not run.",
-                "tool_policy_denied",
-                rule_id=decision.rule,
-                layer=decision.layer,
-                reason=decision.reason,
-            )
+            return denial(decision)
         return await next(ctx.with_(decision=decision, read_only=rules.read_only is True))
+
+
+def denial(decision: Decision) -> ToolExecutionResult:
+    return ToolExecutionResult.denied(
+        f"Denied by rule {decision.rule!r} of the {decision.layer} layer: {decision.reason}. The tool was not run.",
+        "tool_policy_denied",
+        rule_id=decision.rule,
+        layer=decision.layer,
+        reason=decision.reason,
+    )

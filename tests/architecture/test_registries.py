@@ -48,7 +48,7 @@ def test_every_tool_in_the_folder_is_listed_under_its_own_name() -> None:
 @requirement("M-12", "M-03")
 def test_every_middleware_in_the_folder_is_in_the_chain_in_the_documented_order() -> None:
     registry = ToolRegistry()
-    nothing = cast(Store, SimpleNamespace(ledger=None, blobs=None, approvals=None))
+    nothing = cast(Store, SimpleNamespace(ledger=None, blobs=None, approvals=None, actions=None))
     roundturn.middleware.install(
         registry,
         nothing,

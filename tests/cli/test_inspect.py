@@ -11,8 +11,18 @@ from tests.requirements import requirement
 
 RULES = {
     "rules": [
-        {"id": "no-hooks", "effect": "deny", "match": {"name": "write_*"}, "when": {"entry": "webhook"}, "reason": "nobody watches"},
-        {"id": "status", "effect": "auto_approve", "match": {"name": "bash", "argument": {"name": "command", "glob": "git status"}}},
+        {
+            "id": "no-hooks",
+            "effect": "deny",
+            "match": {"name": "write_*"},
+            "when": {"entry": "webhook"},
+            "reason": "nobody watches",
+        },
+        {
+            "id": "status",
+            "effect": "auto_approve",
+            "match": {"name": "bash", "argument": {"name": "command", "glob": "git status"}},
+        },
         {"id": "quiet", "effect": "hide", "match": {"name": "read_file"}},
     ]
 }
@@ -34,7 +44,10 @@ async def test_the_list_of_tools_says_for_each_whether_it_may_be_used_and_why_no
     assert (found["read_file"]["decision"], found["read_file"]["listed"]) == ("allow", False)
     assert found["spawn_subagent"]["reason"] == "assistant has no subagents"
     for item in found.values():
-        assert all(item[name] for name in ("origin", "category", "family", "exposure", "permission", "effect", "approval"))
+        assert all(
+            item[name]
+            for name in ("origin", "category", "family", "exposure", "permission", "effect", "approval")
+        )
     plain = await alone("inspect", "tools", also=given())
     assert "read_file\truns\tno\tpure\tread\tdefault: read-only\tit only reads\n" in plain.out
 
@@ -45,7 +58,11 @@ async def test_the_list_of_tools_says_for_each_whether_it_may_be_used_and_why_no
     [
         (("write_file", "--args", '{"path": "a", "content": "x"}'), "ask", "side-effect"),
         (("write_file", "--args", '{"path": "a", "content": "x"}', "--entry", "webhook"), "deny", "no-hooks"),
-        (("write_file", "--args", '{"path": "a", "content": "x"}', "--entry", "webhook", "--delegated"), "deny", "no-hooks"),
+        (
+            ("write_file", "--args", '{"path": "a", "content": "x"}', "--entry", "webhook", "--delegated"),
+            "deny",
+            "no-hooks",
+        ),
         (("write_file", "--mode", "plan"), "deny", "plan"),
         (("read_file", "--args", '{"path": "a"}', "--mode", "plan"), "allow", "read-only"),
         (("bash", "--args", '{"command": "git status; rm x"}'), "ask", "shell"),

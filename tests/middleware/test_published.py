@@ -11,7 +11,12 @@ from tests.requirements import requirement
 @requirement("X-01", "M-20")
 @pytest.mark.parametrize(
     ("visible", "unlisted", "status"),
-    [(("change",), (), "completed"), ((), ("change",), "completed"), (("look",), ("other",), "denied"), ((), (), "denied")],
+    [
+        (("change",), (), "completed"),
+        ((), ("change",), "completed"),
+        (("look",), ("other",), "denied"),
+        ((), (), "denied"),
+    ],
 )
 async def test_without_any_rules_only_what_the_session_was_given_passes(
     visible: tuple[str, ...], unlisted: tuple[str, ...], status: str

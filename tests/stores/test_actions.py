@@ -40,7 +40,9 @@ async def test_twenty_at_the_same_moment_get_the_places_there_are(stores: list[S
 
 
 @requirement("X-11")
-async def test_a_place_is_free_again_after_an_hour_and_that_moment_is_told(store: Store, database: Database) -> None:
+async def test_a_place_is_free_again_after_an_hour_and_that_moment_is_told(
+    store: Store, database: Database
+) -> None:
     _, (one, two, three) = await calls(store, 3)
     assert await store.actions.reserve(one, 2) is None
     assert await store.actions.reserve(two, 2) is None

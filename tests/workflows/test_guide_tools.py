@@ -21,7 +21,12 @@ def install(site: Path) -> Path:
     info = site / "mytools-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mytools\nVersion: 1.0\n")
-    points = piece("[project.entry-points").replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
+    points = (
+        piece("[project.entry-points")
+        .replace('[project.entry-points."', "[")
+        .replace('"]', "]")
+        .replace('"', "")
+    )
     (info / "entry_points.txt").write_text(points)
     (site / "mytools.py").write_text(piece('"""Tickets'))
     (site / "mylayer.py").write_text(piece('"""A layer'))
@@ -39,7 +44,11 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
         scenario(
             "go",
             step(("show_ticket", {"ticket": "T-1"}), ("show_ticket", {"ticket": "T-9"})),
-            step(("show_ticket", {"ticket": "T-1"}), ("close_ticket", {"ticket": "T-1"}), ("close_ticket", {"ticket": "TEST-1"})),
+            step(
+                ("show_ticket", {"ticket": "T-1"}),
+                ("close_ticket", {"ticket": "T-1"}),
+                ("close_ticket", {"ticket": "TEST-1"}),
+            ),
             step(text="{{results}}"),
         )
     )
@@ -62,7 +71,9 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
     assert "'tickets-stay-open-at-night' of the operator layer: a person closes tickets" in output
     assert await told("1.2") == (f'{{"closed":"TEST-1","request":"{turn}.1.2"}}', "")
     assert row.state == "completed"
-    shown = {tool["function"]["name"]: tool["function"] for tool in (await s.model.requests())[0]["body"]["tools"]}
+    shown = {
+        tool["function"]["name"]: tool["function"] for tool in (await s.model.requests())[0]["body"]["tools"]
+    }
     assert shown["show_ticket"]["description"] == "Show what a ticket says."
     assert shown["show_ticket"]["parameters"]["properties"]["ticket"]["description"] == "Such as T-1."
     assert set(shown["close_ticket"]["parameters"]["properties"]) == {"ticket"}

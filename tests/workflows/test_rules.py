@@ -249,7 +249,10 @@ async def test_an_hours_actions_are_debited_once_by_an_approved_call_and_given_b
     done = [line.split()[1] for line in s.effects()]
     assert sorted(done) == ["a", "b", "d"], "two actions, and what reads"
     assert "2 actions an hour (max_actions_per_hour)" in row.text
-    assert [attempt.status for attempt in await rows.attempts(s.database, f"{turn}.0.0")] == ["suspended", "completed"]
+    assert [attempt.status for attempt in await rows.attempts(s.database, f"{turn}.0.0")] == [
+        "suspended",
+        "completed",
+    ]
 
     again = await s.send("go")
     (refused,) = await s.pending(again)
