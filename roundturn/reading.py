@@ -1,7 +1,13 @@
 """Programs that only read, each with the options that keep it so; any other option is taken for one that writes."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+# Opening a device can act (a tape rewinds, a watchdog barks) or never end; files of the kernel can do both.
+NO_FILES = frozenset({"dev", "proc", "sys"})
+NUMBER = re.compile(r"-[0-9]+")
+DIGITS = "0123456789"
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ def _long(names: str) -> frozenset[str]:
 
 READERS = {
     "basename": Reader(),
-    "cat": Reader("nAbEsTv", long=_long("number show-all")),
+    "cat": Reader("nAbeEstTuv", long=_long("number show-all")),
     "cmp": Reader("ls", operands=2),
     "cut": Reader("s", "dfcb", _long("delimiter fields characters bytes")),
     "date": Reader("uR", long=_long("utc iso-8601"), operands=1, operand_begins="+"),
@@ -31,10 +37,13 @@ READERS = {
     "du": Reader("shacxk", "d", _long("human-readable summarize max-depth")),
     "echo": Reader("ne"),
     "false": Reader(),
+    "file": Reader("bhiLNk", long=_long("brief mime mime-type mime-encoding")),  # -C writes, -z runs others
     "grep": Reader(
-        "inrvclLowxEFHhqsaI", "ABCme", _long("include exclude ignore-case recursive line-number count")
+        "inrvclLowxEFHhqsaI" + DIGITS,
+        "ABCme",
+        _long("include exclude ignore-case recursive line-number count"),
     ),
-    "head": Reader("qv", "nc", _long("lines bytes")),
+    "head": Reader("qv" + DIGITS, "nc", _long("lines bytes")),
     "id": Reader("ugGnr", operands=1),
     "ls": Reader(
         "aAlhrtSRF1dinsgkLp", long=_long("all almost-all human-readable reverse recursive directory")
@@ -46,7 +55,8 @@ READERS = {
     "sha256sum": Reader(),
     "sort": Reader("rnufbdhV", "kt", _long("reverse numeric-sort unique key field-separator")),
     "stat": Reader("Lf", "c", _long("format")),
-    "tail": Reader("qv", "nc", _long("lines bytes")),  # following does not end
+    "tail": Reader("qv" + DIGITS, "nc", _long("lines bytes")),  # following does not end
+    "test": Reader("bcdefghknprsuwxzLNOGS"),  # of its options, -v evaluates what it is given
     "tr": Reader("dsc", operands=2),
     "true": Reader(),
     "uname": Reader("asnrvmpio", operands=0),
@@ -61,32 +71,46 @@ def only_reads(words: Sequence[str]) -> bool:
     reader = READERS.get(words[0])
     if reader is None:
         return False
-    operands: list[str] = []
-    rest = list(words[1:])
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            operands += rest
-            break
-        if word.startswith("--"):
-            if word.split("=", 1)[0] not in reader.long:
-                return False
-        elif word.startswith("-") and len(word) > 1:
-            if not _short(reader, word[1:], rest):
-                return False
-        else:
-            operands.append(word)
-    return len(operands) <= reader.operands and all(
-        operand.startswith(reader.operand_begins) for operand in operands
+    operands = _operands(reader, words[1:])
+    return (
+        operands is not None
+        and len(operands) <= reader.operands
+        and all(operand.startswith(reader.operand_begins) for operand in operands)
+        and not any(map(_is_no_file, operands))
     )
 
 
-def _short(reader: Reader, letters: str, rest: list[str]) -> bool:
+def _operands(reader: Reader, words: Sequence[str]) -> list[str] | None:
+    """What is neither option nor an option's value; None when an option is not on the list."""
+    operands: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*operands, *rest]
+        if word.startswith("--"):
+            if word.partition("=")[0] not in reader.long:
+                return None
+        elif word.startswith("-") and len(word) > 1:
+            if not _short(reader, word[1:], rest):
+                return None
+        else:
+            operands.append(word)
+    return operands
+
+
+def _short(reader: Reader, letters: str, rest: Iterator[str]) -> bool:
     for place, letter in enumerate(letters):
         if letter in reader.valued:
-            if place == len(letters) - 1 and rest:
-                rest.pop(0)  # its value, whatever it looks like
-            return True
+            value = letters[place + 1 :] or next(rest, "")
+            # Taken for a value by one edition of the program, for an option by another.
+            return not value.startswith("-") or NUMBER.fullmatch(value) is not None
         if letter not in reader.flags:
             return False
     return True
+
+
+def _is_no_file(operand: str) -> bool:
+    parts = [part.lower() for part in operand.split("/") if part not in ("", ".")]
+    if operand == "/dev/null" or not NO_FILES.intersection(parts):
+        return False
+    return ".." in parts or (operand.startswith("/") and parts[0] in NO_FILES)

@@ -1,5 +1,7 @@
 """What a shell command is, by a parser and never by its beginning: one plain command, or something a person must read (P128)."""
 
+import functools
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,11 @@ from roundturn.reading import only_reads
 
 LANGUAGE = tree_sitter.Language(tree_sitter_bash.language())
 UNPARSED = "it cannot be parsed"
+# The parser's time grows with the square of what is not in quotes (`a|a|a|`: 30 s for 32,768 characters), and so
+# this much is read; it is a tenth of a second at worst (decision 0018).
+MOST_BARE_CHARS = 2_000
+PLAIN_TEXT = re.compile(r"""(?:[\w.+\-/:=@%, ]++|'[^']*+'|"[^"$`\\!]*+")*+""", re.ASCII)
+QUOTED = re.compile(r"""'[^']*+'|"[^"]*+\"""")
 # Outside of quotes only characters that no shell ever treats specially; a path may be given, and `=` in an operand.
 NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/")
 WORD = NAME | frozenset(":=@%,")
@@ -45,13 +52,22 @@ PARTS = {
     "declaration_command": "it declares variables",
     "unset_command": "it unsets variables",
 }
-# Programs that run what they are given: a rule that lets one of them pass lets everything pass.
+# Programs that run what they are given, or have options, files or keys that do: a rule that lets one of them pass
+# lets everything pass. Versions (`python3.12`) count as their program.
 RUNNER_NAMES = """
-bash sh dash zsh ksh fish csh tcsh busybox python python2 python3 pypy pypy3 perl ruby node deno bun
-php lua tclsh awk gawk mawk env xargs sudo doas su nohup time timeout nice ionice setsid stdbuf
-watch parallel exec eval source . command builtin trap find ssh make cmake ninja docker podman
-kubectl vi vim nvim ed ex emacs less more man gdb strace ltrace tar rsync npx npm uv uvx pip pipx
-cargo go git sed flock chroot unshare nsenter systemd-run script expect at batch crontab tee dd
+bash sh dash ash zsh ksh mksh yash fish csh tcsh rbash busybox toybox pwsh powershell
+python pypy ipython perl ruby irb node nodejs deno bun php lua luajit tclsh wish julia r rscript groovy java jshell
+scala kotlin swift guile racket clojure elixir erl escript awk gawk mawk nawk original-awk m4 dc osascript
+env xargs parallel sudo doas su pkexec runuser nohup time timeout nice ionice chrt taskset numactl setsid setarch
+stdbuf unbuffer script expect watch entr flock chroot unshare nsenter capsh setpriv systemd-run start-stop-daemon
+bwrap firejail proot fakeroot faketime strace ltrace gdb lldb valgrind perf dtrace catchsegv
+exec eval source . command builtin trap enable bind complete compgen read mapfile let fc
+find fd fdfind rg tar cpio dd tee gcc cc clang socat nc ncat
+vi vim view vimdiff nvim ex ed emacs emacsclient nano pico micro less more most man info lynx w3m
+ssh scp sftp rsync mosh telnet ftp git hg svn gh sed psql mysql sqlite
+make gmake cmake ninja meson just task rake ant mvn gradle bazel tox nox pytest
+npm npx pnpm yarn bunx uv uvx pip pipx poetry conda gem bundle cargo rustc go gofmt composer apt apt-get dpkg yum dnf brew
+docker podman nerdctl kubectl helm terraform ansible vagrant systemctl service crontab at batch tmux screen
 """
 RUNNERS = frozenset(RUNNER_NAMES.split())
 
@@ -65,10 +81,13 @@ class Judgement:
     why: str = ""
 
 
+@functools.lru_cache(maxsize=64)  # every rule on commands asks again
 def judge(command: str) -> Judgement:
-    """Total; whatever is not understood completely is not plain."""
+    """Total, and in bounded time; whatever is not understood completely is not plain."""
     if not command.isprintable():
         return Judgement(None, False, "it has line breaks or characters that cannot be seen")
+    if len(_bare(command)) > MOST_BARE_CHARS:
+        return Judgement(None, False, "it is too long to be judged")
     try:
         words = tuple(_words(command))
     except NotPlain as why:
@@ -76,38 +95,51 @@ def judge(command: str) -> Judgement:
     return Judgement(words, only_reads(words))
 
 
-def command_matches(pattern: str, command: str) -> bool:
+def command_matches(pattern: str, command: str, exactly: bool = True) -> bool:
     """Whether it is one plain command, word for word as the pattern.
 
     `*` and `?` stand for characters of one word and never for the dash of an option; a last word `*` also stands for
-    any number of operands. Case matters, as it does to programs.
+    any number of operands. Case matters, as it does to programs. Without `exactly`, for rules that narrow, they stand
+    for options too, case does not matter, and a program is meant wherever it lies: `rm *` is also `/bin/rm -r x`.
     """
     words = judge(command).plain
     wanted = tuple(pattern.split())
     if words is None or not wanted:
         return False
+    if not exactly and "/" not in wanted[0]:
+        words = (words[0].rpartition("/")[2], *words[1:])
     if wanted[-1] == "*" and len(wanted) > 1:
         rest = words[len(wanted) - 1 :]
         wanted, words = wanted[:-1], words[: len(wanted) - 1]
-        if any(word.startswith("-") for word in rest):
+        if exactly and any(word.startswith("-") for word in rest):
             return False
-    return len(words) == len(wanted) and all(map(_word_matches, wanted, words))
+    return len(words) == len(wanted) and all(
+        _word_matches(glob, word, exactly) for glob, word in zip(wanted, words, strict=True)
+    )
 
 
 def warn_about(pattern: str) -> str:
     """Why a rule that lets commands of this pattern pass lets more pass than it says; empty: it does not."""
-    name = (pattern.split() or [""])[0]
+    name, *rest = pattern.split() or [""]
     if any(character in name for character in "*?"):
         return f"the pattern {pattern!r} does not say which program it lets pass"
-    if name.rsplit("/", 1)[-1] in RUNNERS:
+    program = name.rpartition("/")[2].lower()  # some file systems do not tell `Python` from `python`
+    if program in RUNNERS or program.rstrip("0123456789.-") in RUNNERS:
         return f"{name} runs what it is given: the pattern {pattern!r} may let any command pass"
+    if any(word.startswith("-") and re.search(r"[*?]", word.partition("=")[0]) for word in rest):
+        return f"the pattern {pattern!r} lets options pass that it does not name"
     return ""
 
 
-def _word_matches(pattern: str, word: str) -> bool:
-    if word.startswith("-") != pattern.startswith("-"):
+def _word_matches(pattern: str, word: str, exactly: bool) -> bool:
+    if exactly and word.startswith("-") != pattern.startswith("-"):
         return False
-    return compiled(pattern, True).fullmatch(word) is not None
+    return compiled(pattern, case_matters=exactly).fullmatch(word) is not None
+
+
+def _bare(command: str) -> str:
+    """What the parser must find its way in: all of it, or of mere words and quotes what stands outside of the quotes."""
+    return QUOTED.sub("", command) if PLAIN_TEXT.fullmatch(command) else command
 
 
 class NotPlain(Exception):  # noqa: N818 - the answer of the judgement, not a fault

@@ -11,7 +11,10 @@ READ_THE_OUTSIDE = {
     "roundturn/telemetry.py": "sets up logging, once a process",
 }
 HARMLESS = {"urllib.parse"}  # takes addresses apart, opens none
-CACHES = {"roundturn/glob.py": "compiled globs: a bounded cache of a pure function"}
+CACHES = {
+    "roundturn/glob.py": "compiled globs: a bounded cache of a pure function",
+    "roundturn/shell.py": "commands that were judged: a bounded cache of a pure function",
+}
 
 IMPURE_MODULES = {
     "os", "sys", "io", "time", "random", "secrets", "uuid", "socket", "ssl", "subprocess", "threading", "tempfile",
