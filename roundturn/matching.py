@@ -35,7 +35,9 @@ def argument_matches(
     text = value if isinstance(value, str) else dump(value)
     match spec.argument_kinds.get(name):
         case "command":
-            return command_matches(glob, text) or (not exactly and first_match((glob,), text) is not None)
+            return command_matches(glob, text, exactly) or (
+                not exactly and first_match((glob,), text) is not None
+            )
         case "path":
             return first_match((glob,), _plain_path(text, workdir)) is not None
         case "url":

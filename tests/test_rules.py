@@ -532,6 +532,21 @@ def test_a_rule_that_bars_a_command_also_looks_at_the_whole_text() -> None:
     assert decided(barred, spec=SHELL, arguments={"command": "ls; rm -rf x"}).effect == "deny"
 
 
+@requirement("P128")
+@pytest.mark.parametrize(
+    "command", ["git push --force", "git  push", "git 'push' --force", "/usr/bin/git push -f", "Git push"]
+)
+def test_a_rule_that_bars_a_command_bars_it_in_any_spelling(command: str) -> None:
+    barred = rule(match={"name": "bash", "argument": {"name": "command", "glob": "git push *"}})
+    assert decided(barred, spec=SHELL, arguments={"command": command}).effect == "deny"
+    waived = rule(
+        "auto_approve", match={"name": "bash", "argument": {"name": "command", "glob": "git push *"}}
+    )
+    assert (decided(waived, spec=SHELL, arguments={"command": command}).effect == "allow") == (
+        command == "git  push"
+    )
+
+
 @requirement("R-06")
 @pytest.mark.parametrize(
     ("record", "said"),
