@@ -101,6 +101,21 @@ async def test_a_command_that_fails_is_an_error_that_says_how(
     assert await bash(context, command) == ToolResult(output=output, is_error=True)
 
 
+@requirement("P128", "P132")
+@pytest.mark.parametrize("places", [":{}", ".:{}", "bin:{}", "./bin:{}", "{}:", "", ".", "bin:."])
+async def test_a_file_in_the_action_directory_is_not_run_in_the_name_of_a_program(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch, places: str
+) -> None:
+    monkeypatch.setenv("PATH", places.format("/usr/bin:/bin"))
+    for name in ("stat", "no-such-program"):
+        for file in (context.cwd / name, context.cwd / "bin" / name):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("#!/bin/sh\necho taken in\n")
+            file.chmod(0o755)
+    assert (await bash(context, "stat -c %F bin")).output == "directory\n"
+    assert "taken in" not in (await bash(context, "no-such-program")).output
+
+
 async def test_a_silent_success_says_so(context: ToolContext) -> None:
     assert await bash(context, "true") == ToolResult(output="(no output)")
 
