@@ -1,17 +1,11 @@
 """Reading and writing text files in the action directory, bounded and atomic (T-11, X-12)."""
 
 import asyncio
-import codecs
-import difflib
-import os
-import secrets
 import stat
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader, FileIO
-from itertools import islice
 from typing import Any, BinaryIO, ClassVar
 
 from pydantic import BaseModel, Field, field_validator
@@ -19,20 +13,15 @@ from pydantic import BaseModel, Field, field_validator
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import clean_text
 from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
-from roundturn.tools import paths
+from roundturn.tools import paths, replacement, textfile
 
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_OUTPUT_BYTES = 32 * 1024  # design section 12
 MAX_CONTENT_BYTES = 1_000_000
-SAMPLE_BYTES = 8 * 1024  # where NUL or undecodable bytes show that a file is not text
-MAX_UNDECODABLE = 0.01  # of the characters; one stray Latin-1 letter in a log passes, an image does not
-SPARED = 8  # undecodable bytes in a slice of any size
 COUNT_BYTES = 10_000_000  # beyond this the rest is not counted: a brief tool ends within a second
 CHUNK_BYTES = 256 * 1024
 LINE_BYTES = MAX_LINE_CHARS * 4  # what so many characters of UTF-8 take at most
-NEAR_NAMES = 5
-LISTED_NAMES = 2_000
 CUT = " [... line cut]"
 TRAILER_BYTES = 100
 
@@ -99,7 +88,7 @@ class WriteFile(BaseTool):
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
-        """Raises `ToolFailed`: `path_refused`, `is_directory`, `write_failed`."""
+        """Raises `ToolFailed`: `path_refused`, `is_directory`, `busy`, `write_failed`."""
         return ToolResult(output=await asyncio.to_thread(_write, arguments, context))
 
 
@@ -107,14 +96,13 @@ def _read(arguments: ReadFileInput, context: ToolContext, stopped: threading.Eve
     try:
         opened = paths.open_confined(arguments.path, context)
     except FileNotFoundError:
-        raise _not_found(arguments.path, context) from None
+        raise textfile.not_found(arguments.path, context) from None
     except IsADirectoryError:
-        raise _is_directory(arguments.path) from None
+        raise textfile.is_directory(arguments.path) from None
     with BufferedReader(FileIO(opened), CHUNK_BYTES) as file:
-        sample = file.peek(SAMPLE_BYTES)[:SAMPLE_BYTES]
-        if b"\x00" in sample:
-            raise _binary(arguments.path)
-        _refuse_undecodable(sample, arguments.path)
+        sample = file.peek(textfile.SAMPLE_BYTES)[: textfile.SAMPLE_BYTES]
+        if b"\x00" in sample or textfile.is_binary(sample):
+            raise textfile.binary(arguments.path)
         return _slice(file, arguments, stopped)
 
 
@@ -155,7 +143,8 @@ def _slice(file: BinaryIO, arguments: ReadFileInput, stopped: threading.Event) -
     if number < arguments.offset and (number or arguments.offset > 1):
         raise ToolFailed(f"{arguments.path} has {number} lines; use a smaller offset", "past_end")
     # Text may be followed by an archive; but in a slice of one line a stray byte is a large share.
-    _refuse_undecodable(bytes(shown.raw), arguments.path, SPARED)
+    if textfile.is_binary(bytes(shown.raw), textfile.SPARED):
+        raise textfile.binary(arguments.path)
     return "".join(shown.lines) + more or "(the file is empty)"
 
 
@@ -180,67 +169,15 @@ def _more(file: BinaryIO, first_left: int, stopped: threading.Event) -> str:
     return f"... {at_least}{left} more lines; use offset={first_left}\n"
 
 
-def _refuse_undecodable(raw: bytes, path: str, spared: int = 0) -> None:
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(raw)  # the last character may be cut
-    bad = text.count("\ufffd") - raw.count(b"\xef\xbf\xbd") + raw.count(0)
-    if bad > max(len(text) * MAX_UNDECODABLE, spared):
-        raise _binary(path)
-
-
-def _binary(path: str) -> ToolFailed:
-    return ToolFailed(
-        f"{path} is not UTF-8 text (NUL or undecodable bytes); read_file reads only UTF-8 text, "
-        "look at other files with a command",
-        "binary_file",
-    )
-
-
-def _is_directory(path: str) -> ToolFailed:
-    return ToolFailed(f"{path} is a directory; name a file in it", "is_directory")
-
-
-def _not_found(path: str, context: ToolContext) -> ToolFailed:
-    """With the names that the model may have meant, bounded: directories can have millions."""
-    try:
-        with paths.confined_place(path, context) as place, os.scandir(place.directory) as entries:
-            names = sorted(entry.name for entry in islice(entries, LISTED_NAMES))
-            near = difflib.get_close_matches(place.name, names, NEAR_NAMES, 0.5) or names[:NEAR_NAMES]
-    except FileNotFoundError:
-        return ToolFailed(f"There is no file {path}: a directory on the way is missing", "not_found")
-    shown = ", ".join(
-        "".join(c if c.isprintable() else "?" for c in os.fsencode(n).decode(errors="replace")) for n in near
-    )
-    return ToolFailed(f"There is no file {path}; in that directory: {shown or 'nothing'}", "not_found")
-
-
 def _write(arguments: WriteFileInput, context: ToolContext) -> str:
     content = arguments.content.encode()
     try:
         with paths.confined_place(arguments.path, context, create=True) as place:
             before = paths.existing(place, context)
             if before is not None and stat.S_ISDIR(before.st_mode):
-                raise _is_directory(arguments.path)
-            _replace(place, content, before)
+                raise textfile.is_directory(arguments.path)
+            with replacement.alone(place, threading.Event()):
+                replacement.replace(place, content, before)
     except OSError as fault:
         raise ToolFailed(f"{arguments.path} was not written: {fault.strerror}", "write_failed") from None
     return f"{'Created' if before is None else 'Replaced'} {arguments.path} ({len(content)} bytes)"
-
-
-def _replace(place: paths.Place, content: bytes, before: os.stat_result | None) -> None:
-    """A new file beside the old one takes its name: a crash leaves one of the two whole."""
-    temporary = f".roundturn-{secrets.token_hex(8)}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(temporary, flags, 0o666, dir_fd=place.directory)
-    try:
-        with open(opened, "wb") as file:
-            file.write(content)
-            if before is not None:
-                os.fchmod(opened, before.st_mode & 0o777)  # never set-user-id: the content is new
-            file.flush()
-            os.fsync(opened)
-        os.replace(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=place.directory)
-        raise
-    os.fsync(place.directory)  # the new name survives a power cut too

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from roundturn.errors import ToolFailed
 from roundturn.tool import Effect, ToolContext
-from roundturn.tools import BUILTIN, files
+from roundturn.tools import BUILTIN, files, replacement
 from roundturn.tools.files import ReadFile, ReadFileInput, WriteFile, WriteFileInput
 from tests.requirements import requirement
 
@@ -256,7 +256,7 @@ async def test_a_write_that_fails_leaves_the_old_content_and_no_litter(
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(replacement.os, "fsync", full)
     with pytest.raises(ToolFailed, match="No space left") as failure:
         await write(context, "f", "new")
     assert failure.value.kind == "write_failed"
