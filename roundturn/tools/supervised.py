@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from roundturn.tools import reaper
 from roundturn.tools.capture import Capture
@@ -162,7 +162,7 @@ def _close(ends: Sequence[int]) -> None:
         os.close(end)
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_the_end(work: Awaitable[T]) -> T:
     """Awaits `work` however often the caller is cancelled meanwhile; the cancellation comes after it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
