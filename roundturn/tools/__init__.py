@@ -7,12 +7,18 @@ from roundturn.run import Delegations
 from roundturn.tool import BUILTIN as OURS
 from roundturn.tool import BaseTool
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
+from roundturn.tools.edit import EditFile
 from roundturn.tools.files import ReadFile, WriteFile
+from roundturn.tools.grep import Grep
 from roundturn.tools.installed import ORIGIN, installed_tools
+from roundturn.tools.listing import ListFiles
 from roundturn.tools.shell import Bash
 
 BUILTIN: dict[str, type[BaseTool]] = {
     "bash": Bash,
+    "edit_file": EditFile,
+    "grep": Grep,
+    "list_files": ListFiles,
     "read_file": ReadFile,
     "write_file": WriteFile,
 }
