@@ -7,7 +7,6 @@ from dataclasses import dataclass
 # Opening a device can act (a tape rewinds, a watchdog barks) or never end; files of the kernel can do both.
 NO_FILES = frozenset({"dev", "proc", "sys"})
 NUMBER = re.compile(r"-[0-9]+")
-DIGITS = "0123456789"
 
 
 @dataclass(frozen=True)
@@ -19,6 +18,12 @@ class Reader:
     long: frozenset[str] = frozenset()
     operands: int = 1000
     operand_begins: str = ""
+    counts: bool = (
+        False  # takes `-5`; not `-5c`, whose next word is a value to one program and a file to another
+    )
+    dashes_end: bool = (
+        True  # `--` ends the options; to `test` it is a word, and what follows is still evaluated
+    )
 
 
 def _long(names: str) -> frozenset[str]:
@@ -37,13 +42,13 @@ READERS = {
     "du": Reader("shacxk", "d", _long("human-readable summarize max-depth")),
     "echo": Reader("ne"),
     "false": Reader(),
-    "file": Reader("bhiLNk", long=_long("brief mime mime-type mime-encoding")),  # -C writes, -z runs others
     "grep": Reader(
-        "inrvclLowxEFHhqsaI" + DIGITS,
+        "inrvclLowxEFHhqsaI",
         "ABCme",
         _long("include exclude ignore-case recursive line-number count"),
+        counts=True,
     ),
-    "head": Reader("qv" + DIGITS, "nc", _long("lines bytes")),
+    "head": Reader("qv", "nc", _long("lines bytes"), counts=True),
     "id": Reader("ugGnr", operands=1),
     "ls": Reader(
         "aAlhrtSRF1dinsgkLp", long=_long("all almost-all human-readable reverse recursive directory")
@@ -55,8 +60,10 @@ READERS = {
     "sha256sum": Reader(),
     "sort": Reader("rnufbdhV", "kt", _long("reverse numeric-sort unique key field-separator")),
     "stat": Reader("Lf", "c", _long("format")),
-    "tail": Reader("qv" + DIGITS, "nc", _long("lines bytes")),  # following does not end
-    "test": Reader("bcdefghknprsuwxzLNOGS"),  # of its options, -v evaluates what it is given
+    "tail": Reader("qv", "nc", _long("lines bytes"), counts=True),  # following does not end
+    "test": Reader(
+        "bcdefghknprsuwxzLNOGS", dashes_end=False
+    ),  # of its options, -v evaluates what it is given
     "tr": Reader("dsc", operands=2),
     "true": Reader(),
     "uname": Reader("asnrvmpio", operands=0),
@@ -84,17 +91,22 @@ def _operands(reader: Reader, words: Sequence[str]) -> list[str] | None:
     """What is neither option nor an option's value; None when an option is not on the list."""
     operands: list[str] = []
     rest = iter(words)
+    before = ""
     for word in rest:
         if word == "--":
-            return [*operands, *rest]
+            # After `--lines` it is that option's value, and what follows may be options.
+            ends = reader.dashes_end and (not before.startswith("--") or "=" in before)
+            return [*operands, *rest] if ends else None
         if word.startswith("--"):
             if word.partition("=")[0] not in reader.long:
                 return None
         elif word.startswith("-") and len(word) > 1:
-            if not _short(reader, word[1:], rest):
+            counted = reader.counts and NUMBER.fullmatch(word) is not None
+            if not counted and not _short(reader, word[1:], rest):
                 return None
         else:
             operands.append(word)
+        before = word
     return operands
 
 

@@ -55,6 +55,7 @@ PARTS = {
 # Programs that run what they are given, or have options, files or keys that do: a rule that lets one of them pass
 # lets everything pass. Versions (`python3.12`) count as their program.
 RUNNER_NAMES = """
+printf ldd run-parts ip rpm zip journalctl
 bash sh dash ash zsh ksh mksh yash fish csh tcsh rbash busybox toybox pwsh powershell
 python pypy ipython perl ruby irb node nodejs deno bun php lua luajit tclsh wish julia r rscript groovy java jshell
 scala kotlin swift guile racket clojure elixir erl escript awk gawk mawk nawk original-awk m4 dc osascript
