@@ -15,6 +15,7 @@ from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Decision, decide, entries_of
 from roundturn.run import Delegations
+from roundturn.sandboxes import choose
 from roundturn.settings import Settings
 from roundturn.tool import ToolSpec
 from roundturn.tools import every_tool
@@ -50,7 +51,8 @@ class Decisions:
         self._settings = settings
         self._agents = load_agents(settings.agents_dir)
         self._registry = ToolRegistry()
-        for tool, origin in every_tool(cast(Delegations, None), self._agents):  # told of, never run
+        sandbox, _ = choose(settings.sandbox, settings.home)
+        for tool, origin in every_tool(cast(Delegations, None), self._agents, sandbox):  # told of, never run
             self._registry.register(tool, origin)
 
     def every(self, place: Place) -> list[Explained]:

@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -60,6 +60,7 @@ class Settings(BaseSettings):
     policy: Policy = Policy()
     privileged_tools: tuple[str, ...] = ()
     work_roots: tuple[Path, ...] = ()
+    sandbox: Literal["auto", "bwrap", "none"] = "none"
 
     heartbeat_timeout_s: float = Field(default=4, ge=1, le=YEAR_S)
     workflow_task_timeout_s: float = Field(default=3, ge=1, le=YEAR_S)

@@ -241,6 +241,7 @@ async def open_system(
             "max_actions_per_hour": 1_000_000,
             "reconcile_interval_s": 2,
             "workflow_sandbox": True,
+            "sandbox": "none",
             **changed,
         }
         settings = settings_module.load(**given)

@@ -14,7 +14,7 @@ from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Policy, RuleContext, decide
 from roundturn.settings import Settings
 from roundturn.tool import BaseTool, Directive, Effect, ToolContext, ToolResult
-from roundturn.tools import BUILTIN, DELEGATION
+from roundturn.tools import BUILTIN, CONFINED, DELEGATION
 from tests.requirements import requirement
 from worker.snapshot import Freezer
 

@@ -1,12 +1,15 @@
 """The composition root: the one place that chooses adapters and puts the chain, the activities and the workers together."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -25,6 +28,8 @@ from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
 from roundturn.registry import ToolRegistry
 from roundturn.rules import Rule
+from roundturn.sandbox import Sandbox
+from roundturn.sandboxes import choose
 from roundturn.settings import WORK, Settings
 from roundturn.store import Store
 from roundturn.stores import open_store
@@ -34,6 +39,8 @@ from roundturn.tools import every_tool
 from worker.snapshot import Freezer
 from workflows.doorbell import TemporalDoorbell
 from workflows.wire import WORKFLOWS
+
+log = structlog.get_logger()
 
 # A locked store fails a local activity soon; its retry policy waits on (design section 3).
 CONTROL_BUSY_S = 1.0
@@ -61,7 +68,11 @@ def masking(settings: Settings) -> Masking:
 
 
 def build_registry(
-    settings: Settings, store: Store, agents: Mapping[str, AgentDefinition], additions: Additions
+    settings: Settings,
+    store: Store,
+    agents: Mapping[str, AgentDefinition],
+    sandbox: Sandbox,
+    additions: Additions,
 ) -> ToolRegistry:
     """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
 
@@ -70,7 +81,7 @@ def build_registry(
         return ToolContext(ctx.workdir, ctx.tool_call_id, protected, ctx.metadata)
 
     registry = ToolRegistry(surroundings)
-    for tool, origin in every_tool(store.runs, agents, additions.tools):
+    for tool, origin in every_tool(store.runs, agents, sandbox, additions.tools):
         registry.register(tool, origin)
     middleware.install(
         registry,
@@ -113,7 +124,7 @@ async def build_workers(
         model = build_model(settings)
         stack.push_async_callback(model.close)
         agents = load_agents(settings.agents_dir)
-        registry = build_registry(settings, store, agents, additions)
+        registry = build_registry(settings, store, agents, await find_sandbox(settings), additions)
         freezer = Freezer(agents, registry, settings, additions.rules)
         doorbell = TemporalDoorbell(client, settings)
         endings = Endings(store, doorbell)
@@ -145,6 +156,19 @@ async def build_workers(
                 graceful_shutdown_timeout=drain,
             ),
         ]
+
+
+async def find_sandbox(settings: Settings) -> Sandbox:
+    """The one of this worker, tried, and told in one line of the log."""
+    sandbox, found = await asyncio.to_thread(choose, settings.sandbox, settings.home)
+    is_missed = settings.sandbox != "none" and not found.confinement.is_complete
+    log.log(
+        logging.ERROR if is_missed and settings.sandbox == "bwrap" else logging.WARNING if is_missed else logging.INFO,
+        "worker.sandbox",
+        why=found.why,
+        **asdict(found.confinement),
+    )
+    return sandbox
 
 
 def call_options(settings: Settings) -> CallOptions:

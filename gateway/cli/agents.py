@@ -77,9 +77,9 @@ def _read(path: Path) -> "AgentDefinition":
 def _unknown_tools(agent: "AgentDefinition") -> list[str]:
     """A glob that matches nothing here may be meant for a worker with more tools, so it is only said."""
     from roundturn.glob import first_match
-    from roundturn.tools import BUILTIN
+    from roundturn.tools import BUILTIN, CONFINED
 
-    return [pattern for pattern in agent.tools if not any(first_match((pattern,), name) for name in BUILTIN)]
+    return [pattern for pattern in agent.tools if not any(first_match((pattern,), name) for name in (*BUILTIN, *CONFINED))]
 
 
 def register(app: typer.Typer) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from roundturn.agent import AgentDefinition
 from roundturn.run import Delegations
 from roundturn.tool import BUILTIN as OURS
+from roundturn.sandbox import Sandbox
 from roundturn.tool import BaseTool
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
 from roundturn.tools.edit import EditFile
@@ -15,12 +16,16 @@ from roundturn.tools.listing import ListFiles
 from roundturn.tools.shell import Bash
 
 BUILTIN: dict[str, type[BaseTool]] = {
-    "bash": Bash,
     "edit_file": EditFile,
     "grep": Grep,
     "list_files": ListFiles,
     "read_file": ReadFile,
     "write_file": WriteFile,
+}
+
+# Those that start processes; they need to know how these are confined.
+CONFINED: dict[str, Callable[[Sandbox], BaseTool]] = {
+    "bash": Bash,
 }
 
 # Those of an agent that has subagents; they need to know whose and where.
@@ -31,9 +36,14 @@ DELEGATION: dict[str, Callable[[Delegations, Mapping[str, AgentDefinition]], Bas
 
 
 def every_tool(
-    runs: Delegations, agents: Mapping[str, AgentDefinition], embedded: Iterable[BaseTool] = ()
+    runs: Delegations,
+    agents: Mapping[str, AgentDefinition],
+    sandbox: Sandbox,
+    embedded: Iterable[BaseTool] = (),
 ) -> Iterator[tuple[BaseTool, str]]:
     """All of an installation with their origins, in the order in which models see them (T-09). Raises `AuthorError`."""
+    for confined in CONFINED.values():
+        yield confined(sandbox), OURS
     for make in BUILTIN.values():
         yield make(), OURS
     for delegate in DELEGATION.values():

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field, field_validator
 
 from roundturn.errors import ToolFailed
+from roundturn.sandbox import Command, Sandbox
 from roundturn.shell import judge
 from roundturn.tool import ArgumentKind, Asking, BaseTool, Effect, Permission, ToolContext, ToolResult
 from roundturn.tools.capture import Capture
@@ -45,8 +46,8 @@ class BashInput(BaseModel):
 class Bash(BaseTool):
     """Runs at most once; no process of the command outlives the call.
 
-    Limit: the command runs as the worker's user and could read /proc/<worker>/environ; only a sandbox or
-    another user hides it. The parent that it sees has the same short environment as the command itself.
+    Limit: without a sandbox the command runs as the worker's user and could read /proc/<worker>/environ. The
+    parent that it sees has the same short environment as the command itself.
     """
 
     name: ClassVar[str] = "bash"
@@ -61,18 +62,22 @@ class Bash(BaseTool):
     category: ClassVar[str] = "shell"
     permission: ClassVar[Permission] = Permission.EXECUTE
     privileged: ClassVar[bool] = True
-    approval: Asking = "always"
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"command": "command"}
 
     def is_read_only(self, arguments: Any) -> bool:
         return judge(arguments.command).read_only
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        # Where nothing hides state and network, nothing waives a person (design section 6).
+        self.approval: Asking = "required" if sandbox.confinement.is_complete else "always"
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed` of kind `not_started` when there was no process at all."""
         shell = next((path for path in SHELLS if os.access(path, os.X_OK)), None)
         if shell is None:
             raise ToolFailed("There is no shell on this machine; ask the operator", "not_started")
-        command = _start([str(shell), "-c", arguments.command], context)
+        command = _start((str(shell), "-c", arguments.command), context, self._sandbox)
         timed_out = False
         try:
             async with asyncio.timeout(arguments.timeout_s):
@@ -104,10 +109,12 @@ def _fixed_places(path: str) -> str:
     return os.pathsep.join(place for place in path.split(os.pathsep) if os.path.isabs(place))
 
 
-def _start(argv: list[str], context: ToolContext) -> Supervised:
+def _start(argv: tuple[str, ...], context: ToolContext, sandbox: Sandbox) -> Supervised:
     marker = f"{KEY}={context.idempotency_key}"
     try:
-        return Supervised(argv, context.cwd, environment(context, os.environ), marker)
+        seen = environment(context, os.environ)
+        started = sandbox.confine(Command(argv, context.cwd, seen, context.protected))
+        return Supervised(started.argv, started.cwd, started.environment, marker)
     except (OSError, ValueError) as fault:
         why = getattr(fault, "strerror", None) or str(fault)
         raise ToolFailed(f"The command was not started: {why}", "not_started") from fault

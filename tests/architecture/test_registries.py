@@ -16,7 +16,7 @@ from roundturn.agent import parse_definition
 from roundturn.registry import ToolRegistry
 from roundturn.store import Store
 from roundturn.tool import BaseTool
-from roundturn.tools import BUILTIN, DELEGATION
+from roundturn.tools import BUILTIN, CONFINED, DELEGATION
 from tests.architecture.source import ROOT
 from tests.requirements import requirement
 
@@ -40,7 +40,7 @@ def test_every_tool_in_the_folder_is_listed_under_its_own_name() -> None:
                 and not inspect.isabstract(cls)
             ):
                 defined.add(cls)
-    listed = {**BUILTIN, **DELEGATION}
+    listed = {**BUILTIN, **CONFINED, **DELEGATION}
     assert defined == set(listed.values())
     assert [cast(type[BaseTool], cls).name for cls in listed.values()] == list(listed)
 

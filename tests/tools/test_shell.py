@@ -14,6 +14,7 @@ import uvloop
 from pydantic import ValidationError
 
 from roundturn.errors import ToolFailed
+from roundturn.sandboxes.none import Unconfined
 from roundturn.tool import Effect, ToolContext, ToolResult
 from roundturn.tools import shell, supervised
 from roundturn.tools.capture import HEAD_BYTES, TAIL_BYTES, Capture
@@ -32,7 +33,7 @@ def context(tmp_path: Path) -> ToolContext:
 
 
 async def bash(context: ToolContext, command: str, timeout_s: int = 20) -> ToolResult:
-    result = await Bash().execute(BashInput(command=command, timeout_s=timeout_s), context)
+    result = await Bash(Unconfined()).execute(BashInput(command=command, timeout_s=timeout_s), context)
     assert len(result.output.encode()) <= 32 * 1024
     return result
 
@@ -68,11 +69,11 @@ async def assert_gone(pids: list[int]) -> None:
 
 @requirement("T-12")
 def test_bash_runs_once_and_always_asks() -> None:
-    spec = Bash().spec()
+    spec = Bash(Unconfined()).spec()
     assert spec.effect is Effect.ONCE
     assert (spec.approval, spec.privileged, spec.permission) == ("always", True, "execute")
-    assert Bash().is_read_only(BashInput(command="ls"))
-    assert not Bash().is_read_only(BashInput(command="ls > x"))
+    assert Bash(Unconfined()).is_read_only(BashInput(command="ls"))
+    assert not Bash(Unconfined()).is_read_only(BashInput(command="ls > x"))
     assert spec.limit_s > 3_600 + GRACE_S
 
 
@@ -295,7 +296,7 @@ from pathlib import Path
 from roundturn.tool import ToolContext
 from roundturn.tools.shell import Bash, BashInput
 context = ToolContext(Path(sys.argv[1]), "call-of-a-dead-worker")
-asyncio.run(Bash().execute(BashInput(command=sys.argv[2]), context))
+asyncio.run(Bash(Unconfined()).execute(BashInput(command=sys.argv[2]), context))
 """
 
 
@@ -320,6 +321,7 @@ MEASURE = """
 import asyncio, resource, sys
 from pathlib import Path
 from roundturn.tool import ToolContext
+from roundturn.sandboxes.none import Unconfined
 from roundturn.tools.shell import Bash, BashInput
 
 def peak_bytes():
@@ -330,9 +332,9 @@ def peak_bytes():
 
 async def main():
     context = ToolContext(Path(sys.argv[1]), "call-1")
-    await Bash().execute(BashInput(command="head -c 1000000 /dev/zero"), context)
+    await Bash(Unconfined()).execute(BashInput(command="head -c 1000000 /dev/zero"), context)
     before = peak_bytes()
-    result = await Bash().execute(BashInput(command=sys.argv[2]), context)
+    result = await Bash(Unconfined()).execute(BashInput(command=sys.argv[2]), context)
     print(peak_bytes() - before, result.is_error, len(result.output.encode()))
     print(result.output)
 

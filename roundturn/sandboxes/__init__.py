@@ -1,0 +1,36 @@
+"""The sandboxes, and the choice between them by what the operator wants and what a probe has seen."""
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from roundturn.sandbox import Found, Sandbox, SandboxRefused
+from roundturn.sandboxes.bwrap import PROGRAM, Bubblewrap
+from roundturn.sandboxes.none import Refusing, Unconfined
+from roundturn.sandboxes.probe import fault
+
+
+def choose(wanted: Literal["auto", "bwrap", "none"], home: Path) -> tuple[Sandbox, Found]:
+    """Blocks while the probe runs. `bwrap` demands it: where it does not hold, every command is refused."""
+    if wanted == "none":
+        return _found(Unconfined(), "the settings want none")
+    sandbox, wrong = _tried(home)
+    if sandbox is not None and wrong is None:
+        return _found(sandbox, "its probe held")
+    why = f"{PROGRAM} cannot be used: {wrong}"
+    return _found(Refusing(why) if wanted == "bwrap" else Unconfined(), why)
+
+
+def _tried(home: Path) -> tuple[Sandbox | None, str | None]:
+    program = shutil.which(PROGRAM)
+    if program is None:
+        return None, "it is not installed"
+    try:
+        sandbox = Bubblewrap(Path(program).absolute(), home)
+        return sandbox, fault(sandbox, home)
+    except (SandboxRefused, OSError) as refused:
+        return None, str(refused)
+
+
+def _found(sandbox: Sandbox, why: str) -> tuple[Sandbox, Found]:
+    return sandbox, Found(sandbox.confinement, why)
