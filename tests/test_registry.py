@@ -14,6 +14,7 @@ from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Policy, RuleContext, decide
 from roundturn.settings import Settings
 from roundturn.tool import BaseTool, Directive, Effect, ToolContext, ToolResult
+from roundturn.sandboxes.none import Unconfined
 from roundturn.tools import BUILTIN, CONFINED, DELEGATION
 from tests.requirements import requirement
 from worker.snapshot import Freezer
@@ -93,9 +94,13 @@ async def test_a_tool_knows_its_directory_and_its_idempotency_key() -> None:
     assert result.result.output == "hello ann in /work by s/1.0.0"
 
 
+def plain() -> tuple[BaseTool, ...]:
+    return (*(make() for make in BUILTIN.values()), *(make(Unconfined()) for make in CONFINED.values()))
+
+
 @requirement("T-16", "T-09")
 def test_a_tool_added_with_one_class_and_one_line_appears_everywhere() -> None:
-    made = registry(*(make() for make in BUILTIN.values()), Greet())  # the class above, this line
+    made = registry(*plain(), Greet())  # the class above, this line
     assert "greet" in [schema["name"] for schema in made.to_api_schema()]
     spec = made.spec("greet")
     assert spec is not None
@@ -105,13 +110,12 @@ def test_a_tool_added_with_one_class_and_one_line_appears_everywhere() -> None:
     snapshot = Freezer({"a": agent}, made, Settings(privileged_tools=("*",)))("a", ".")
     assert "greet" in snapshot.visible
     assert [tool["function"]["name"] for tool in snapshot.tools][-1] == "greet"
-    assert set(snapshot.visible) == {*BUILTIN, "greet"}
+    assert set(snapshot.visible) == {*BUILTIN, *CONFINED, "greet"}
 
 
 @requirement("T-09")
 def test_the_built_in_tools_are_listed_under_their_own_names() -> None:
-    for name, make in BUILTIN.items():
-        assert make().spec().name == name
+    assert [tool.spec().name for tool in plain()] == [*BUILTIN, *CONFINED]
 
 
 async def test_arguments_are_validated_even_without_a_chain() -> None:

@@ -86,7 +86,8 @@ def _system() -> Iterator[str]:
             yield from ("--ro-bind-try", name, name)
     for name in ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    # Read-only: the settings of the kernel under /proc/sys belong to the worker's user where that is root.
+    yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
     yield from ("--size", str(PRIVATE_BYTES), "--tmpfs", PRIVATE)
 
 

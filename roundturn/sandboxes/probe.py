@@ -1,5 +1,6 @@
 """Tries a sandbox before it is trusted: what a probe has not seen hidden is not hidden (X-03)."""
 
+import os
 import secrets
 import socket
 import subprocess
@@ -11,16 +12,21 @@ from roundturn.sandbox import Command, Sandbox
 LIMIT_S = 20.0
 SCRIPT = """
 echo began >"$1/began" || exit 1
-cat "$2" && exit 3
+IFS= read -r line <"$2"
+[ -n "$line" ] && echo "$line" && exit 3
 echo x >"$3" && exit 4
 (exec 3<>"/dev/tcp/127.0.0.1/$4") && exit 5
-[ -e "/proc/$5/environ" ] && grep -qz "$6" "/proc/$5/environ" && exit 6
+net=$(readlink /proc/self/ns/net) && pid=$(readlink /proc/self/ns/pid) || exit 8
+[ "$net" = "$5" ] && exit 5
+[ "$pid" = "$6" ] && exit 6
+(: >>/proc/sys/kernel/core_pattern) && exit 9
 exit 7
 """
 MEANINGS = {
     3: "it read a file of the state directory",
     4: "it wrote outside of its action directory",
     5: "it reached the network",
+    9: "it could change the kernel's settings",
     6: "it saw the processes of the worker",
 }
 HELD = 7
@@ -38,7 +44,8 @@ def fault(sandbox: Sandbox, home: Path) -> str | None:
         canary.write_text(secret)
         outside = Path(kept) / "written"
         port = str(listener.getsockname()[1])
-        words = (work, str(canary), str(outside), port, "1", secret)
+        spaces = (os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid"))
+        words = (work, str(canary), str(outside), port, *spaces)
         command = Command(
             ("/bin/bash", "-c", SCRIPT, "probe", *words), Path(work), {"PATH": "/usr/bin:/bin"}, hidden=(home,)
         )

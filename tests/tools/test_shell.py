@@ -294,6 +294,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from roundturn.tool import ToolContext
+from roundturn.sandboxes.none import Unconfined
 from roundturn.tools.shell import Bash, BashInput
 context = ToolContext(Path(sys.argv[1]), "call-of-a-dead-worker")
 asyncio.run(Bash(Unconfined()).execute(BashInput(command=sys.argv[2]), context))
