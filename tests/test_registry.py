@@ -12,9 +12,9 @@ from roundturn.call import CallContext, SessionRef, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Policy, RuleContext, decide
+from roundturn.sandboxes.none import Unconfined
 from roundturn.settings import Settings
 from roundturn.tool import BaseTool, Directive, Effect, ToolContext, ToolResult
-from roundturn.sandboxes.none import Unconfined
 from roundturn.tools import BUILTIN, CONFINED, DELEGATION
 from tests.requirements import requirement
 from worker.snapshot import Freezer

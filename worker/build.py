@@ -163,7 +163,11 @@ async def find_sandbox(settings: Settings) -> Sandbox:
     sandbox, found = await asyncio.to_thread(choose, settings.sandbox, settings.home)
     is_missed = settings.sandbox != "none" and not found.confinement.is_complete
     log.log(
-        logging.ERROR if is_missed and settings.sandbox == "bwrap" else logging.WARNING if is_missed else logging.INFO,
+        logging.ERROR
+        if is_missed and settings.sandbox == "bwrap"
+        else logging.WARNING
+        if is_missed
+        else logging.INFO,
         "worker.sandbox",
         why=found.why,
         **asdict(found.confinement),

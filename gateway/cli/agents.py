@@ -79,7 +79,11 @@ def _unknown_tools(agent: "AgentDefinition") -> list[str]:
     from roundturn.glob import first_match
     from roundturn.tools import BUILTIN, CONFINED
 
-    return [pattern for pattern in agent.tools if not any(first_match((pattern,), name) for name in (*BUILTIN, *CONFINED))]
+    return [
+        pattern
+        for pattern in agent.tools
+        if not any(first_match((pattern,), name) for name in (*BUILTIN, *CONFINED))
+    ]
 
 
 def register(app: typer.Typer) -> None:

@@ -19,7 +19,7 @@ ETC = (
 # An action directory that is one of these or contains one would put it back.
 KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev", "/run", "/var/run")))
 BLOCKED = (*KERNEL, Path("/usr"), Path("/etc"))
-PRIVATE = "/tmp"  # noqa: S108  the command's own, in memory
+PRIVATE = "/tmp"
 PRIVATE_BYTES = 512 * 1024 * 1024
 ISOLATED = (
     "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL",

@@ -47,7 +47,10 @@ def fault(sandbox: Sandbox, home: Path) -> str | None:
         spaces = (os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid"))
         words = (work, str(canary), str(outside), port, *spaces)
         command = Command(
-            ("/bin/bash", "-c", SCRIPT, "probe", *words), Path(work), {"PATH": "/usr/bin:/bin"}, hidden=(home,)
+            ("/bin/bash", "-c", SCRIPT, "probe", *words),
+            Path(work),
+            {"PATH": "/usr/bin:/bin"},
+            hidden=(home,),
         )
         try:
             code, output = _run(sandbox.confine(command))

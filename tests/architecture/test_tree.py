@@ -59,6 +59,12 @@ def test_every_folder_with_tests_is_a_package() -> None:
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
+def test_the_gate_installs_the_sandbox_that_the_attacks_need() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert re.search(r"^if ! command -v bwrap", ci, re.MULTILINE)
+    assert re.search(r"apt-get install .*\bbubblewrap\b", ci)
+
+
 @requirement("M-21")
 def test_the_gate_checks_lint_format_types_and_imports_and_runs_the_tests_as_the_readme_does() -> None:
     make, ci, readme = ((ROOT / name).read_text() for name in ("Makefile", ".ci/run", "README.md"))

@@ -197,7 +197,9 @@ async def test_the_attack_has_no_effect(scene: Scene, attack: str) -> None:
 
 async def test_the_canaries_are_in_reach_without_the_sandbox(scene: Scene) -> None:
     for command in ("cat @STATE/secret", "cat /proc/@PID/environ", "cat @ELSE/.aws/credentials"):
-        done = subprocess.run(["/bin/bash", "-c", scene.fill(command)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["/bin/bash", "-c", scene.fill(command)], capture_output=True, text=True, check=True
+        )
         assert SECRET in done.stdout
     subprocess.run(["/bin/bash", "-c", scene.fill("echo x >/dev/tcp/127.0.0.1/@PORT")], check=True)
     assert scene.reached()

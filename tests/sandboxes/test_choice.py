@@ -20,7 +20,7 @@ BROKEN = {
     "claims to have held": "#!/bin/sh\nexit 7\n",
     "is no program": "nonsense",
     "confines nothing": '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n',
-    "keeps the network": '#!/bin/sh\nexec @BWRAP --share-net "$@"\n',
+    "keeps the network": '#!/bin/sh\nshift; exec @BWRAP --unshare-pid "$@"\n',
 }
 
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 def install(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.which("bwrap") or "bwrap"
     folder.mkdir()
-    (folder / "bwrap").write_text(script.replace("exec @BWRAP --share-net", f"shift; exec {real} --unshare-pid"))
+    (folder / "bwrap").write_text(script.replace("@BWRAP", real))
     (folder / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
