@@ -13,7 +13,7 @@ from roundturn.face import freeze
 from roundturn.jsontext import NotJson, cut, dump, parse_object
 from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
-from roundturn.rules import Decision, decide, entries_of
+from roundturn.rules import Decision, decide, doubts, entries_of
 from roundturn.run import Delegations
 from roundturn.sandboxes import choose
 from roundturn.settings import Settings
@@ -54,6 +54,11 @@ class Decisions:
         sandbox, _ = choose(settings.sandbox, settings.home)
         for tool, origin in every_tool(cast(Delegations, None), self._agents, sandbox):  # told of, never run
             self._registry.register(tool, origin)
+
+    def doubts(self) -> list[str]:
+        """Rules that may let more pass than they say."""
+        layers = (self._settings.policy.layer, *(agent.layer for agent in self._agents.values()))
+        return [doubt for layer in layers for doubt in doubts(layer, self._registry.specs())]
 
     def every(self, place: Place) -> list[Explained]:
         """Each tool of the installation as this agent would find it there, before it is called."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from roundturn.glob import first_match
 from roundturn.matching import argument_matches, unjudgeable
 from roundturn.mode import RunMode
+from roundturn.shell import warn_about
 from roundturn.tool import Exposure, Permission, ToolSpec
 
 RuleEffect = Literal["allow", "deny", "hide", "require_approval", "auto_approve"]
@@ -192,6 +193,17 @@ def _bad_id(id_: str, seen: set[str]) -> str:
     if RULE_ID.fullmatch(id_) is None:
         return "an id has letters, digits, dot, dash and underscore, 64 at most"
     return "two rules have this id" if id_ in seen else ""
+
+
+def doubts(layer: Layer, specs: Iterable[ToolSpec]) -> Iterator[str]:
+    """Rules that may let more pass than they say, in a line each (P128)."""
+    commands = {name for spec in specs for name, kind in spec.argument_kinds.items() if kind == "command"}
+    for rule in layer.rules:
+        argument = rule.match.argument
+        if rule.effect not in LOOSENING or argument is None or argument.name not in commands:
+            continue
+        if warning := warn_about(argument.glob or ""):
+            yield f"rule {rule.id} of the {layer.name} layer: {warning}"
 
 
 def named(effect: RuleEffect, globs: Iterable[str], reason: str, word: str = "") -> Iterator[Rule]:

@@ -22,6 +22,7 @@ from roundturn.rules import (
     When,
     check_ids,
     decide,
+    doubts,
 )
 from roundturn.tool import Asking, Effect, Exposure, Permission, ToolSpec
 from tests.requirements import requirement
@@ -563,6 +564,21 @@ def test_a_rule_that_bars_a_command_bars_it_in_any_spelling(command: str) -> Non
 def test_a_record_that_is_misspelt_is_refused_with_its_place(record: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         rule(**record)
+
+
+@requirement("P128")
+def test_a_rule_that_lets_a_program_pass_which_runs_others_is_doubted() -> None:
+    waives = [
+        rule(
+            "auto_approve", id=f"r{n}", match={"name": "bash", "argument": {"name": "command", "glob": glob}}
+        )
+        for n, glob in enumerate(("git status", "ls *", "python3 *", "*"))
+    ]
+    bars = rule(
+        "deny", id="bars", match={"name": "bash", "argument": {"name": "command", "glob": "python3 *"}}
+    )
+    told = list(doubts(Layer(name="operator", rules=(*waives, bars)), [SHELL]))
+    assert [line.split()[1] for line in told] == ["r0", "r2", "r3"]
 
 
 @requirement("R-06")

@@ -35,7 +35,10 @@ def print_chain(_settings: "Settings", screen: Screen) -> int:
 def print_tools(settings: "Settings", screen: Screen, place: "Place") -> int:
     from gateway.decisions import Decisions
 
-    found = Decisions(settings).every(place)
+    decisions = Decisions(settings)
+    found = decisions.every(place)
+    for doubt in decisions.doubts():
+        screen.talk(doubt, "yellow")
     if screen.mode == "json":
         screen.items([_document(one, place) for one in found])
         return Code.DONE

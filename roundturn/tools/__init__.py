@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from roundturn.agent import AgentDefinition
 from roundturn.run import Delegations
-from roundturn.tool import BUILTIN as OURS
 from roundturn.sandbox import Sandbox
+from roundturn.tool import BUILTIN as OURS
 from roundturn.tool import BaseTool
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
 from roundturn.tools.edit import EditFile
