@@ -163,6 +163,7 @@ class _SqliteThreads:
         self._engine = create_engine(
             url.set(drivername="sqlite"),
             pool_size=READERS + 1,
+            hide_parameters=True,  # those of a failed statement are rows; its message goes into logs and history
             connect_args={"timeout": min(busy_s, LONGEST_BUSY_S), "check_same_thread": False},
         )
         _prepare_sqlite(self._engine)
@@ -290,6 +291,7 @@ class _Async:
         self._engine = create_async_engine(
             url,
             pool_size=8,
+            hide_parameters=True,
             max_overflow=24,
             # A server that stands still, or a lost network, is heard of by the client alone.
             connect_args={

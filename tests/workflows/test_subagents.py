@@ -181,7 +181,7 @@ async def test_an_agent_without_subagents_has_no_such_tool(system: OpenSystem, a
     run = await s.send("main job")
     await run_ended(s, run)
     (child,) = await s.client.store.runs.children(run)
-    assert "helper may delegate to nobody" in await answer(s, child.id)
+    assert "this session was not given that tool" in await answer(s, child.id)
     assert not await s.client.store.runs.children(child.id)
 
 
