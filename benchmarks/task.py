@@ -64,7 +64,7 @@ class Job(_Echoing):
 class Confirm(_Echoing):
     name = "confirm"
     effect = Effect.ONCE
-    always_ask = True
+    approval = "always"
 
 
 TOOLS: tuple[type[BaseTool], ...] = (Look, Fetch, Act, Job, Confirm)

@@ -48,7 +48,7 @@ async def test_a_broken_bwrap_refuses_every_command_where_it_is_demanded(
     assert not found.confinement.is_complete
     assert "bwrap cannot be used" in found.why
     tool = Bash(sandbox)
-    assert tool.spec().always_ask
+    assert tool.spec().approval == "always"
     with pytest.raises(SandboxRefused, match="bwrap cannot be used"):
         await tool.execute(BashInput(command="touch ran"), ToolContext(tmp_path, "c"))
     assert not (tmp_path / "ran").exists()
@@ -61,7 +61,7 @@ def test_auto_goes_on_without_it_and_hides_nothing(
     sandbox, found = choose("auto", home)
     assert isinstance(sandbox, Unconfined)
     assert "not installed" in found.why
-    assert Bash(sandbox).spec().always_ask
+    assert Bash(sandbox).spec().approval == "always"
 
 
 @pytest.mark.parametrize("cwd", ["/", "/usr", "/proc/self", "/dev", "/run", "/etc/ssl", "/var/run"])
