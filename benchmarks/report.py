@@ -261,6 +261,7 @@ async def _prepared(folder: Path, stack: ExitStack) -> tuple[Settings, str, str]
         model_base_url=model_url,
         model_api_key=task.KEY,
         policy={"allow": ["*"]},
+        max_actions_per_hour=1_000_000,
         allow_unverified_verdicts=True,
         log_level="warning",
     )

@@ -30,6 +30,7 @@ class Echo(BaseModel):
 
 
 class _Echoing(BaseTool):
+    category = "bench"
     description = "Gives back what it was given."
     input_model = Echo
 

@@ -42,7 +42,7 @@ class Scene:
 
     async def run(self, command: str) -> str:
         bash = Bash(Bubblewrap(Path(shutil.which("bwrap") or ""), self.state))
-        assert not bash.spec().approval == "always"
+        assert bash.spec().approval != "always"
         context = ToolContext(self.action, f"call-{self.port}", (self.state,))
         return (await bash.execute(BashInput(command=self.fill(command), timeout_s=20), context)).output
 
