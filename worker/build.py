@@ -32,7 +32,7 @@ from roundturn.sandbox import Sandbox
 from roundturn.sandboxes import choose
 from roundturn.settings import WORK, Settings
 from roundturn.store import Store
-from roundturn.stores import open_store
+from roundturn.stores import files, open_store
 from roundturn.telemetry import Masking
 from roundturn.tool import BaseTool, ToolContext
 from roundturn.tools import every_tool
@@ -163,14 +163,13 @@ async def build_workers(
 
 async def find_sandbox(settings: Settings) -> Sandbox:
     """The one of this worker, tried, and told in one line of the log."""
-    sandbox, found = await asyncio.to_thread(choose, settings.sandbox, settings.home)
-    is_missed = settings.sandbox != "none" and not found.confinement.is_complete
+    outside = files(settings.store_url)
+    sandbox, found = await asyncio.to_thread(choose, settings.sandbox, settings.home, outside)
+    level = logging.INFO
+    if settings.sandbox != "none" and not found.confinement.is_complete:
+        level = logging.ERROR if settings.sandbox == "bwrap" else logging.WARNING
     log.log(
-        logging.ERROR
-        if is_missed and settings.sandbox == "bwrap"
-        else logging.WARNING
-        if is_missed
-        else logging.INFO,
+        level,
         "worker.sandbox",
         why=found.why,
         **asdict(found.confinement),

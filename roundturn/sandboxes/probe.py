@@ -20,6 +20,10 @@ net=$(readlink /proc/self/ns/net) && pid=$(readlink /proc/self/ns/pid) || exit 8
 [ "$net" = "$5" ] && exit 5
 [ "$pid" = "$6" ] && exit 6
 (: >>/proc/sys/kernel/core_pattern) && exit 9
+while read -r name value; do
+    [ "$name$value" = NoNewPrivs:0 ] && exit 10
+    [ "$name" = Seccomp: ] && [ "$value" != 2 ] && exit 11
+done </proc/self/status
 exit 7
 """
 MEANINGS = {
@@ -28,6 +32,8 @@ MEANINGS = {
     5: "it reached the network",
     9: "it could change the kernel's settings",
     6: "it saw the processes of the worker",
+    10: "it could gain privileges",
+    11: "its system calls were not filtered",
 }
 HELD = 7
 

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from sqlalchemy import make_url
+
 from roundturn.errors import ConfigurationError
 from roundturn.store import Store
 from roundturn.stores.actions import SqlActions
@@ -33,6 +35,12 @@ async def open_store(url: str, blobs: Path, busy_s: float) -> AsyncIterator[Stor
         yield ports(database, blobs)
     finally:
         await database.close()
+
+
+def files(url: str) -> tuple[Path, ...]:
+    """Where the store at `url` is in the file system: SQLite's one file, nothing of a server's."""
+    parsed = make_url(url)
+    return (Path(parsed.database),) if parsed.get_backend_name() == "sqlite" and parsed.database else ()
 
 
 def ports(database: Database, blobs: Path) -> Store:

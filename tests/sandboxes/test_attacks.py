@@ -1,7 +1,6 @@
 """What a hostile command tries against the real bubblewrap; a canary tells whether it got anywhere."""
 
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from roundturn.sandboxes.bwrap import Bubblewrap
-from roundturn.sandboxes.probe import fault
+from roundturn.sandbox import Sandbox
+from roundturn.sandboxes.none import Unconfined
 from roundturn.tool import ToolContext
+from roundturn.tools.reaper import holders
 from roundturn.tools.shell import Bash, BashInput
 from tests.requirements import requirement
+from tests.sandboxes.real import bubblewrap
 
 SECRET = "canary-7f3a91"
 OPEN = "came-in"
@@ -30,6 +31,7 @@ class Scene:
     port: int
     victim: subprocess.Popen[bytes]
     listeners: tuple[socket.socket, ...]
+    sandbox: Sandbox
 
     def fill(self, command: str) -> str:
         words = {
@@ -41,10 +43,20 @@ class Scene:
         return command
 
     async def run(self, command: str) -> str:
-        bash = Bash(Bubblewrap(Path(shutil.which("bwrap") or ""), self.state))
-        assert bash.spec().approval != "always"
+        bash = Bash(self.sandbox)
         context = ToolContext(self.action, f"call-{self.port}", (self.state,))
         return (await bash.execute(BashInput(command=self.fill(command), timeout_s=20), context)).output
+
+    def effects(self, output: str, attack: str) -> list[str]:
+        found = {
+            "it said the secret": SECRET in output.replace(attack, ""),
+            "it said that it came in": OPEN in output,
+            "it reached a listener": self.reached(),
+            "it ended a process": self.victim.poll() is not None,
+            "it changed the state": files(self.state) != {"secret": SECRET},
+            "it wrote elsewhere": sorted(os.listdir(self.elsewhere)) != [".aws"],
+        }
+        return [effect for effect, seen in found.items() if seen]
 
     def reached(self) -> bool:
         for listener in self.listeners:
@@ -56,19 +68,19 @@ class Scene:
         return False
 
 
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("*") if path.is_file()}
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    program = shutil.which("bwrap")
-    if program is None:
-        pytest.skip("bubblewrap is not installed")
     action, elsewhere = tmp_path / "action", tmp_path / "person"
     state = action / ".roundturn"
     for folder in (state, elsewhere / ".aws"):
         folder.mkdir(parents=True)
     (state / "secret").write_text(SECRET)
     (elsewhere / ".aws" / "credentials").write_text(SECRET)
-    if (wrong := fault(Bubblewrap(Path(program), state), state)) is not None:
-        pytest.skip(f"bubblewrap does not hold on this machine: {wrong}")
+    sandbox = bubblewrap(state)
     tcp = socket.create_server(("127.0.0.1", 0))
     port = tcp.getsockname()[1]
     abstract, plain = (socket.socket(socket.AF_UNIX) for _ in range(2))
@@ -84,17 +96,22 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     victim = subprocess.Popen(
         ["/bin/sleep", "300"], env={"SECRET": SECRET, "PATH": os.defpath}, stdout=subprocess.DEVNULL
     )
-    yield Scene(action, state, elsewhere, port, victim, listeners)
+    yield Scene(action, state, elsewhere, port, victim, listeners, sandbox)
     victim.kill()
     victim.wait()
     for listener in listeners:
         listener.close()
 
 
-PY = "/usr/bin/python3 -c"
+PY = "python3 -c"
+# The numbers are asm-generic's but on x86_64.
+CALL = (
+    'import ctypes, platform; X86 = platform.machine() == "x86_64"; call = ctypes.CDLL(None).syscall; '
+    "KEYCTL, ADD_KEY, PERF = (250, 248, 298) if X86 else (219, 217, 241)"
+)
 UNIX = f"{PY} 'import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1].replace(\"@@\", chr(0)))'"
-ATTACKS = (
-    # reads
+# Harmless on the machine that runs the tests, and so tried without a sandbox as well: there they do get somewhere.
+REACHING = (
     "cat @STATE/secret",
     "cat .roundturn/secret",
     "ls -la .roundturn; cat .roundturn/*",
@@ -108,14 +125,31 @@ ATTACKS = (
     "mkdir in; cd in; cat ../.roundturn/secret",
     "cat /proc/self/cwd/.roundturn/secret",
     "cat /proc/self/root@STATE/secret",
-    "cat /proc/1/root@STATE/secret",
     "cat /proc/*/root@STATE/secret",
     "cat /proc/@PID/root@STATE/secret",
-    "cat /proc/*/environ | tr '\\0' '\\n'",
     "cat /proc/@PID/environ",
-    "cat /proc/@ME/environ",
-    "for fd in /proc/*/fd/*; do timeout 1 head -c 100 $fd; done",
     "cat @ELSE/.aws/credentials",
+    "echo x >@ELSE/written",
+    "echo x >@STATE/written",
+    "rm -rf @STATE/secret @STATE",
+    "ln -s @ELSE out; echo x >out/written",
+    "echo x >/proc/self/root@ELSE/written",
+    "exec 9<@ELSE; echo x >/proc/self/fd/9/written",
+    "mkdir -p @ELSE && echo x >@ELSE/written",
+    "kill -9 @PID",
+    "echo x >/dev/tcp/127.0.0.1/@PORT",
+    f"{PY} 'import socket; socket.create_connection((\"127.0.0.1\",@PORT))'",
+    UNIX + " @STATE/socket",
+    UNIX + " .roundturn/socket",
+    UNIX + " @@@NAME",
+)  # fmt: skip
+# These would change the machine, or need more there than everybody has.
+OTHERS = (
+    # reads
+    "cat /proc/1/root@STATE/secret",
+    "cat /proc/*/environ | tr '\\0' '\\n'",
+    "cat /proc/@ME/environ && echo came-'in'",
+    "for fd in /proc/*/fd/*; do timeout 0.1 head -c 100 $fd; done",
     "grep -rs canary-7f3a91 /home /root /var /opt /srv /mnt /run /tmp",
     "umount .roundturn; cat .roundturn/secret",
     "umount -l @STATE; cat @STATE/secret",
@@ -140,14 +174,12 @@ ATTACKS = (
     "ls /sys/class && echo came-'in'",
     "dmesg && echo came-'in'",
     "ls /run/docker.sock /var/run/docker.sock && echo came-'in'",
+    "cat $(find / -name credentials -not -path '/proc/*')",
+    "[ -n \"$SSH_AUTH_SOCK$DOCKER_HOST$KUBECONFIG\" ] && echo came-'in'",
+    "unshare -U true && echo came-'in'",
     # writes
-    "echo x >@ELSE/written",
-    "echo x >@STATE/written",
-    "rm -rf @STATE/secret @STATE",
-    "ln -s @ELSE out; echo x >out/written",
-    "echo x >/proc/self/root@ELSE/written",
-    "exec 9<@ELSE; echo x >/proc/self/fd/9/written",
-    "mkdir -p @ELSE && echo x >@ELSE/written",
+    "cd ..; mv action other && echo came-'in'",
+    "cat /bin/true >/usr/bin/written; echo x >>/bin/true && echo came-'in'",
     "touch /usr/written && echo came-'in'",
     "touch /etc/written && echo came-'in'",
     "touch /written && echo came-'in'",
@@ -160,21 +192,23 @@ ATTACKS = (
     "cp /bin/id own; chmod u+s own; grep -q 'NoNewPrivs:.*0' /proc/self/status && echo came-'in'",
     "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo came-'in'",
     "hostname other && echo came-'in'",
+    # system calls that no namespace holds
+    f"{PY} 'import socket; socket.socket(socket.AF_VSOCK)' && echo came-'in'",
+    f"{PY} 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' && echo came-'in'",
+    f"{PY} '{CALL}; exit(call(KEYCTL, 0, -3, 1) < 0)' && echo came-'in'",
+    f"{PY} '{CALL}; exit(call(ADD_KEY, b\"user\", b\"k\", b\"v\", 1, -2) < 0)' && echo came-'in'",
+    f"{PY} '{CALL}; exit(call(425, 4, bytes(200)) < 0)' && echo came-'in'",
+    f"{PY} '{CALL}; exit(call(PERF, bytes(120), 0, -1, -1, 0) < 0)' && echo came-'in'",
+    f"{PY} '{CALL}; exit(call(272, 0x10000000) < 0 if X86 else 1)' && echo came-'in'",
     # other processes
-    "kill -9 @PID",
     "kill -9 @ME",
     "kill -9 -1",
     "kill -9 1; kill -TERM 1",
     "kill -9 $PPID; kill -9 -$PPID",
     "renice -n 19 -p @PID && echo came-'in'",
     # network
-    "echo x >/dev/tcp/127.0.0.1/@PORT",
-    f"{PY} 'import socket; socket.create_connection((\"127.0.0.1\",@PORT))'",
     "ip link set lo up; ip netns exec x true; echo x >/dev/tcp/localhost/@PORT",
     "nsenter -t 1 -n bash -c 'echo x >/dev/tcp/127.0.0.1/@PORT'",
-    UNIX + " @STATE/socket",
-    UNIX + " .roundturn/socket",
-    UNIX + " @@@NAME",
     "getent hosts example.com && echo came-'in'",
     "grep -c . /proc/net/route | grep -vqx 1 && echo came-'in'",
     # terminals
@@ -183,50 +217,26 @@ ATTACKS = (
 
 
 @requirement("X-12", "P132")
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [*REACHING, *OTHERS])
 async def test_the_attack_has_no_effect(scene: Scene, attack: str) -> None:
-    output = await scene.run(attack)
-    assert SECRET not in output.replace(attack, "")
-    assert OPEN not in output
-    assert not scene.reached()
-    assert scene.victim.poll() is None
-    assert (scene.state / "secret").read_text() == SECRET
-    assert sorted(os.listdir(scene.elsewhere)) == [".aws"]
-    assert not (scene.state / "written").exists()
+    assert scene.effects(await scene.run(attack), attack) == []
 
 
-async def test_the_canaries_are_in_reach_without_the_sandbox(scene: Scene) -> None:
-    for command in ("cat @STATE/secret", "cat /proc/@PID/environ", "cat @ELSE/.aws/credentials"):
-        done = subprocess.run(
-            ["/bin/bash", "-c", scene.fill(command)], capture_output=True, text=True, check=True
-        )
-        assert SECRET in done.stdout
-    subprocess.run(["/bin/bash", "-c", scene.fill("echo x >/dev/tcp/127.0.0.1/@PORT")], check=True)
-    assert scene.reached()
+@pytest.mark.parametrize("attack", REACHING)
+async def test_without_the_sandbox_the_attack_gets_somewhere(scene: Scene, attack: str) -> None:
+    scene.sandbox = Unconfined()
+    assert scene.effects(await scene.run(attack), attack) != []
 
 
-async def test_a_command_works_in_its_action_directory_and_a_private_place(scene: Scene) -> None:
-    assert await scene.run('echo a >b; cat b; cd "$HOME"; cat b; mktemp >/dev/null && pwd') == (
-        f"a\na\n{scene.action}\n"
-    )
-    assert (scene.action / "b").read_text() == "a\n"
-
-
-@pytest.mark.parametrize(("command", "told"), [("exit 7", "exit code 7"), ("kill -9 $$", "exit code 137")])
-async def test_an_exit_code_comes_through(scene: Scene, command: str, told: str) -> None:
-    assert told in await scene.run(command)
+async def test_the_attacks_have_the_python_that_they_are_written_in(scene: Scene) -> None:
+    assert await scene.run(f"{PY} 'print(6 * 7)'") == "42\n"
 
 
 @requirement("P25")
-async def test_what_is_left_in_the_background_is_ended(scene: Scene) -> None:
-    await scene.run("setsid nohup sh -c 'sleep 3; echo x >late' >/dev/null 2>&1 & echo $! ; sleep 0.2")
+async def test_what_is_left_in_the_background_has_no_effect_later(scene: Scene) -> None:
+    await scene.run(
+        "setsid nohup sh -c 'sleep 300; echo x >late' >/dev/null 2>&1 & (trap '' TERM; sleep 300) &"
+    )
     marker = f"IDEMPOTENCY_KEY=call-{scene.port}".encode()
-    left = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                found = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            left += [entry.name] if marker in found else []
-    assert left == []
+    assert [pid for pid in holders(marker) if pid != os.getpid()] == []
+    assert not (scene.action / "late").exists()
