@@ -1,5 +1,6 @@
 """One log line an event, with the ids of the work it belongs to, JSON when nobody watches, secrets masked."""
 
+import asyncio
 import logging
 import re
 import sys
@@ -35,6 +36,8 @@ SECRET_PAIRS = re.compile(
 # hundredth of the patterns.
 SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "github_pat", "xox", "akia")
 PAIR_MARKS = ("key", "authorization", "token", "secret", "passw", "passphrase")
+WINDOW = 16 * 1024  # characters searched at one go, some milliseconds
+OVERLAP = 1024  # of one window with the next: so far apart may the parts be by which a secret is known
 COUNTS = re.compile(r"tokens|token_count", re.IGNORECASE)  # input_tokens counts, it does not open doors
 
 
@@ -46,13 +49,21 @@ class Masking:
         self._secrets = sorted(held, key=len, reverse=True)  # one may begin with another
 
     def text(self, text: str) -> str:
+        text = self._without_held(text)
+        for pattern, put in _passes(text):
+            text = pattern.sub(put, text)
+        return text
+
+    async def output(self, text: str) -> str:
+        """The same for a text of any length, a window at a time: whoever shares the event loop does not wait for all."""
+        text = self._without_held(text)
+        for pattern, put in _passes(text):
+            text = await _sub_in_windows(pattern, put, text)
+        return text
+
+    def _without_held(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        low = text.lower()
-        if any(mark in low for mark in SHAPE_MARKS) or ("://" in low and "@" in low):
-            text = SECRET_SHAPES.sub(MASK, text)
-        if any(mark in low for mark in PAIR_MARKS):
-            text = SECRET_PAIRS.sub(rf"\1{MASK}", text)
         return text
 
     def value(self, value: Any, name: str = "") -> Any:
@@ -81,6 +92,38 @@ class Masking:
     ) -> MutableMapping[str, Any]:
         """As a structlog processor: after exceptions were rendered, before the line is."""
         return {key: self.value(item, key) for key, item in event.items()}
+
+
+def _passes(text: str) -> list[tuple[re.Pattern[str], str]]:
+    """The patterns that can find anything in it, one after the other, and what they put there."""
+    low = text.lower()
+    passes = []
+    if any(mark in low for mark in SHAPE_MARKS) or ("://" in low and "@" in low):
+        passes.append((SECRET_SHAPES, MASK))
+    if any(mark in low for mark in PAIR_MARKS):
+        passes.append((SECRET_PAIRS, rf"\1{MASK}"))
+    return passes
+
+
+async def _sub_in_windows(pattern: re.Pattern[str], put: str, text: str) -> str:
+    """`pattern.sub`, with a breath after each window. A match that reaches a window's end is looked for again."""
+    parts: list[str] = []
+    start, size = 0, WINDOW
+    while (end := start + size) < len(text):
+        copied = start
+        cut_off = None
+        for found in pattern.finditer(text, start, end):
+            if found.end() == end:
+                cut_off = found.start()
+                break
+            parts += text[copied : found.start()], found.expand(put)
+            copied = found.end()
+        reached = max(copied, end - OVERLAP) if cut_off is None else cut_off
+        parts.append(text[copied:reached])
+        size = WINDOW if reached > start else size * 2
+        start = reached
+        await asyncio.sleep(0)
+    return "".join(parts) + pattern.sub(put, text[start:])
 
 
 def _is_secret(name: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundturn.telemetry import MASK, Masking
+from roundturn.telemetry import MASK, WINDOW, Masking
 from tests.requirements import requirement
 
 CANARY = "canary-0123456789"
@@ -179,3 +179,31 @@ def test_log_lines_are_json_with_ids_and_without_secrets_whoever_wrote_them() ->
 
 def test_the_level_holds_for_ours_and_for_libraries() -> None:
     assert [line["level"] for line in lines("error")] == ["error", "error"]
+
+
+PARTS = st.sampled_from(
+    [CANARY, "Bearer canary.abc.def", "password = canary123", "sk-canary123456", "https://u:canary99@h/", "token=f(x)",
+     "Basic Y2FuYXJ5OnBhc3M=", "\n", " ", "x", '{"a": 1}', "secret:\n  canary-1234", "ghp_" + "c" * 40]
+)  # fmt: skip
+
+
+@requirement("X-07", "P131")
+@given(
+    st.lists(PARTS, max_size=30),
+    st.integers(-60, 20),
+    st.sampled_from(["-", " ", "x", "=\n"]),
+    st.integers(1, 3),
+)
+async def test_a_long_output_is_masked_as_a_short_text_is_wherever_its_windows_end(
+    parts: list[str], shift: int, filler: str, windows: int
+) -> None:
+    text = (filler * (windows * WINDOW))[: windows * WINDOW + shift] + "".join(parts) + filler * WINDOW
+    assert await masking.output(text) == masking.text(text)
+
+
+@requirement("X-07")
+@pytest.mark.parametrize("length", [WINDOW - 9, WINDOW + 1, 3 * WINDOW, 200_000])
+async def test_a_secret_that_is_longer_than_a_window_is_masked_whole(length: int) -> None:
+    for before in ("", "x " * 5_000, " " * (WINDOW - 5)):
+        shown = await masking.output(f"{before}sk-{'c' * length} after")
+        assert shown == f"{before}{MASK} after"

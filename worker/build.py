@@ -90,6 +90,7 @@ def build_registry(
         result_budget_bytes=settings.result_budget_bytes,
         max_actions_per_hour=settings.max_actions_per_hour,
         redact=masking(settings).value,
+        mask=masking(settings).output,
         clock=utc_now,
         extra=additions.middleware,
     )

@@ -1,6 +1,6 @@
 """The chain in its one order (design section 4); an embedder's own layers stand between shaping and focus."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,14 +41,18 @@ def install(
     result_budget_bytes: int,
     max_actions_per_hour: int,
     redact: Callable[[Any], Any],
+    mask: Callable[[str], Awaitable[str]],
     clock: Callable[[], datetime],
     extra: Iterable[Middleware] = (),
 ) -> None:
-    """Registers every layer, outermost first, and closes the chain."""
+    """Registers every layer, outermost first, and closes the chain.
+
+    `redact` makes the copy of arguments that people see, `mask` what is kept of a text that came back.
+    """
     layers: tuple[Middleware, ...] = (
         Audit(store.ledger, clock),
-        Recovery(redact),
-        Shaping(store.blobs, result_budget_bytes, redact),
+        Recovery(mask),
+        Shaping(store.blobs, result_budget_bytes, mask),
         *extra,
         Focus(registry),
         Validation(registry),

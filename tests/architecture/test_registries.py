@@ -6,7 +6,7 @@ import pkgutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -58,6 +58,7 @@ def test_every_middleware_in_the_folder_is_in_the_chain_in_the_documented_order(
         result_budget_bytes=1024,
         max_actions_per_hour=1,
         redact=lambda value: value,
+        mask=cast(Any, None),
         clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
     assert registry.chain == ORDER

@@ -164,6 +164,10 @@ class FakeBlobs:
         return None
 
 
+async def hushed(text: str) -> str:
+    return text.replace("hush", "***")
+
+
 @dataclass
 class Clock:
     at: datetime = NOW
@@ -195,9 +199,8 @@ class Bench:
             approval_ttl=timedelta(hours=1),
             result_budget_bytes=budget_bytes,
             max_actions_per_hour=10,
-            redact=lambda value: (
-                {**value, "seen": True} if isinstance(value, dict) else value.replace("hush", "***")
-            ),
+            redact=lambda value: {**value, "seen": True},
+            mask=hushed,
             clock=Clock(),
             extra=extra,
         )

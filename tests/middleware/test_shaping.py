@@ -7,7 +7,7 @@ from roundturn.errors import Unavailable
 from roundturn.middleware.shaping import Shaping
 from roundturn.rules import Policy
 from roundturn.tool import ToolResult
-from tests.middleware.scene import Bench, Change, FakeBlobs, context
+from tests.middleware.scene import Bench, Change, FakeBlobs, context, hushed
 from tests.requirements import requirement
 
 
@@ -15,7 +15,7 @@ async def shaped(blobs: FakeBlobs, output: str, budget: int = 1_000) -> ToolExec
     async def inner(ctx: CallContext) -> ToolExecutionResult:
         return ToolExecutionResult.completed(ToolResult(output=output), own="kept")
 
-    return await Shaping(blobs, budget, lambda text: text.replace("hush", "***"))(context("change"), inner)
+    return await Shaping(blobs, budget, hushed)(context("change"), inner)
 
 
 async def test_what_fits_is_not_touched_and_not_stored() -> None:
@@ -59,3 +59,11 @@ async def test_a_result_counts_though_its_original_could_not_be_kept(fault: Exce
     assert result.result.output.startswith("xxx")
     assert result.metadata == {"original_bytes": 5_000, "original_lost": str(fault)}
     assert len(tool.runs) == 1
+
+
+@requirement("X-07")
+async def test_a_secret_is_masked_before_the_original_is_kept_and_before_the_cut() -> None:
+    blobs = FakeBlobs()
+    result = await shaped(blobs, "x" * 660 + "hush" * 500)
+    assert blobs.kept == [("x" * 660 + "***" * 500).encode()]
+    assert "hus" not in result.result.output
