@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import String, Text, select
+from sqlalchemy.exc import IntegrityError
 
 from roundturn import ids
 from roundturn.event import NewEvent
 from roundturn.store import Store
 from roundturn.stores.engine import Database
-from roundturn.stores.tables import CleanText, Json, Label, metadata
+from roundturn.stores.tables import CleanText, Json, Label, metadata, snapshots
 from roundturn.tool import Effect
 from tests import rows
 from tests.requirements import requirement
@@ -188,3 +189,12 @@ async def test_a_far_expiry_can_be_stored(store: Store) -> None:
     turn, call = await scene.one_call(store)
     row = await scene.asked(store, turn, call, timedelta(days=3_660))
     assert row.expires_at.year >= 2035
+
+
+@requirement("X-07")
+async def test_an_error_of_the_database_does_not_tell_what_was_to_be_written(database: Database) -> None:
+    twice = snapshots.insert().values(digest="d", body="the content")
+    with pytest.raises(IntegrityError) as raised:
+        await database.write(lambda tx: [tx.execute(twice) for _ in range(2)])
+    assert "INSERT INTO snapshots" in str(raised.value)
+    assert "the content" not in str(raised.value)
