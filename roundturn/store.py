@@ -300,8 +300,8 @@ class Actions(Protocol):
     async def reserve(self, call: str, limit: int) -> datetime | None:
         """A place among the `limit` side effects that the call's whole job may have in an hour (X-11).
 
-        None: it has one, from now or from before. Else the moment at which the next is free. A call that is settled as
-        denied gives its place back in that transaction.
+        None: it has one, which counts from now, also when it had it before. Else the moment at which the next is free.
+        A call that is settled as denied gives its place back in that transaction.
         """
 
 

@@ -1,7 +1,7 @@
 """Takes the model's wish for its summary out of the arguments, which are the tool's alone."""
 
 from roundturn.call import CallContext, Next, ToolExecutionResult
-from roundturn.jsontext import cut
+from roundturn.jsontext import clean_text, cut
 from roundturn.registry import ToolRegistry
 
 ARGUMENT = "summary_focus"
@@ -20,7 +20,7 @@ class Focus:
         spec = self._registry.spec(ctx.tool_name)
         if not isinstance(wanted, str) or spec is None or ARGUMENT in spec.input_schema.get("properties", {}):
             return await next(ctx)
-        focus = cut(wanted, FOCUS_BYTES)
+        focus = cut(clean_text(wanted), FOCUS_BYTES)
         arguments = {name: value for name, value in ctx.arguments.items() if name != ARGUMENT}
         result = await next(ctx.with_(arguments=arguments, metadata={**ctx.metadata, FOCUS: focus}))
         return result.model_copy(update={"metadata": {**result.metadata, FOCUS: focus}})

@@ -2,15 +2,15 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import BigInteger, bindparam, func, select
+from sqlalchemy import BigInteger, bindparam, select
 
 from roundturn import ids
 from roundturn.stores.engine import Database, Tx, each_dialect, now, writing
 from roundturn.stores.locks import lock_session
-from roundturn.stores.tables import actions, runs, tool_calls, turns
+from roundturn.stores.tables import actions, now_ms, runs, tool_calls, turns
 
 HOUR = timedelta(hours=1)
-KNOWN = select(actions.c.call).where(actions.c.call == bindparam("of_call"))
+KEEP = actions.update().where(actions.c.call == bindparam("of_call")).values(at=now_ms())
 ROOT = (
     select(runs.c.root)
     .join(turns, turns.c.run == runs.c.id)
@@ -18,8 +18,8 @@ ROOT = (
     .where(tool_calls.c.id == bindparam("of_call"))
 )
 SINCE = bindparam("since", type_=actions.c.at.type)
-RECENT = select(func.count()).where(actions.c.session == bindparam("job"), actions.c.at > SINCE)
-LATEST = (
+# As many newer ones as the limit allows, less one: while it is of this hour, there is no room.
+LAST_PLACE = (
     select(actions.c.at)
     .where(actions.c.session == bindparam("job"), actions.c.at > SINCE)
     .order_by(actions.c.at.desc())
@@ -35,18 +35,19 @@ class SqlActions:
 
     @writing
     def reserve(self, tx: Tx, call: str, limit: int) -> datetime | None:
-        if tx.execute(KNOWN, {"of_call": call}).first() is not None:
+        if tx.execute(KEEP, {"of_call": call}).rowcount == 1:
             return None
         root = tx.execute(ROOT, {"of_call": call}).scalar_one()
         job = ids.session_of(root)
         if tx.dialect.name == "postgresql":
             lock_session(tx, job)  # two that count at the same moment would both find the last place free
         at = now(tx)
-        within = {"job": job, "since": at - HOUR}
         if limit <= 0:
             return at + HOUR
-        if tx.execute(RECENT, within).scalar_one() >= limit:
-            oldest: datetime = tx.execute(LATEST, {**within, "behind": limit - 1}).scalar_one()
-            return oldest + HOUR
+        # One statement: a place may be given back between two, by a call that was refused.
+        within = {"job": job, "since": at - HOUR, "behind": limit - 1}
+        last: datetime | None = tx.execute(LAST_PLACE, within).scalar_one_or_none()
+        if last is not None:
+            return last + HOUR
         tx.execute(ADD[tx.dialect.name], {"call": call, "session": job, "at": at})
         return None

@@ -55,3 +55,9 @@ async def test_on_the_way_back_in_the_same_place_is_asked_for() -> None:
     assert (await bench.call("change", grant=suspended.suspension.approval)).status == "completed"
     assert bench.actions.reserved == [(CALL, 10), (CALL, 10)]
     assert [attempt.status for attempt in bench.ledger.audited] == ["suspended", "completed"]
+
+
+@requirement("X-11")
+async def test_where_no_action_is_allowed_no_hour_is_promised() -> None:
+    result = await ActionBudget(FakeActions(free_at=NOW), 0)(context("change"), done)
+    assert "0 actions an hour (max_actions_per_hour). None is allowed." in result.result.output

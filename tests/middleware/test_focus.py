@@ -53,3 +53,8 @@ async def test_a_focus_that_is_no_text_is_an_argument_like_any_other(odd: Any) -
 async def test_a_long_focus_is_cut() -> None:
     result = await Bench(Look()).call("look", {"summary_focus": "x" * 10_000})
     assert len(result.metadata["focus"]) <= 500
+
+
+async def test_a_focus_is_text_that_every_store_can_hold() -> None:
+    result = await Bench(Look()).call("look", {"summary_focus": "a\x00\ud800b"})
+    assert result.metadata["focus"] == "a\ufffd\ufffdb"

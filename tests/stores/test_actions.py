@@ -39,6 +39,23 @@ async def test_twenty_at_the_same_moment_get_the_places_there_are(stores: list[S
     assert sum(answer is None for answer in answers) == 7
 
 
+async def age(database: Database, call: str, by: timedelta) -> None:
+    await database.write(
+        lambda tx: tx.execute(update(actions).where(actions.c.call == call).values(at=now(tx) - by))
+    )
+
+
+@requirement("X-11", "M-24")
+async def test_what_a_person_allowed_after_an_hour_counts_from_the_moment_it_goes_on(
+    store: Store, database: Database
+) -> None:
+    _, (asked, other) = await calls(store, 2)
+    assert await store.actions.reserve(asked, 1) is None
+    await age(database, asked, timedelta(hours=3))
+    assert await store.actions.reserve(asked, 1) is None, "with the person's yes it comes again"
+    assert await store.actions.reserve(other, 1) is not None
+
+
 @requirement("X-11")
 async def test_a_place_is_free_again_after_an_hour_and_that_moment_is_told(
     store: Store, database: Database
@@ -47,17 +64,12 @@ async def test_a_place_is_free_again_after_an_hour_and_that_moment_is_told(
     assert await store.actions.reserve(one, 2) is None
     assert await store.actions.reserve(two, 2) is None
 
-    async def age(call: str, by: timedelta) -> None:
-        await database.write(
-            lambda tx: tx.execute(update(actions).where(actions.c.call == call).values(at=now(tx) - by))
-        )
-
-    await age(one, timedelta(minutes=50))
+    await age(database, one, timedelta(minutes=50))
     free_at = await store.actions.reserve(three, 2)
     assert free_at is not None
     moment = await database.read(now)
     assert timedelta(minutes=9) < free_at - moment < timedelta(minutes=11)
-    await age(one, timedelta(minutes=61))
+    await age(database, one, timedelta(minutes=61))
     assert await store.actions.reserve(three, 2) is None
 
 
