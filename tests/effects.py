@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from roundturn.errors import Unavailable
 from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
 
 
@@ -106,6 +107,11 @@ class Odd(BaseTool):
                 return ToolResult.model_construct(output="a\ud800b", is_error=False)
             case "value_error":
                 raise ValueError("not this way")
+            case "tells_a_file":
+                raise ValueError((context.cwd / "found.txt").read_text())
+            case "is_away_with_a_file":  # and on the next try it is not
+                moved = (context.cwd / "found.txt").rename(context.cwd / "told.txt")
+                raise Unavailable(moved.read_text())
             case "unprintable":
                 raise Unprintable
             case "not_a_result":

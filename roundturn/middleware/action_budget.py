@@ -19,7 +19,9 @@ class ActionBudget:
         free_at = await self._actions.reserve(ctx.tool_call_id, self._limit)
         if free_at is None:
             return await next(ctx)
-        room = f"There is room again at {free_at:%Y-%m-%d %H:%M:%S} UTC." if self._limit else "None is allowed."
+        room = (
+            f"There is room again at {free_at:%Y-%m-%d %H:%M:%S} UTC." if self._limit else "None is allowed."
+        )
         return ToolExecutionResult.denied(
             f"Not run: this job has used up its {self._limit} actions an hour ({SETTING}). {room} "
             "Tools that only read still run.",

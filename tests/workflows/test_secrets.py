@@ -77,3 +77,27 @@ async def test_a_secret_that_a_tool_brings_back_is_stored_nowhere(system: OpenSy
     assert blobs, "the whole of the long result is kept"
     found += b"".join(path.read_bytes() for path in blobs)
     assert PASSWORD.encode() not in found
+
+
+@requirement("X-07")
+async def test_a_secret_in_an_error_is_stored_nowhere_and_not_told_to_temporal(system: OpenSystem) -> None:
+    s = await system(
+        scenario(
+            "go",
+            step(("odd", {"kind": "tells_a_file"})),
+            step(("odd", {"kind": "is_away_with_a_file"})),
+            step(text="{{results}}"),
+        )
+    )
+    (s.workdir / "found.txt").write_text(f"no access with API_TOKEN={PASSWORD}")
+    worker = await s.start_worker()
+    turn = await s.send("go")
+    await s.ended(turn)
+    call = await s.client.store.ledger.read(f"{turn}.0.0")
+    assert call is not None
+    assert call.output == "ValueError: no access with API_TOKEN=***"
+    history = b"".join(event.SerializeToString() for event in (await s.history(turn)).events)
+    assert b"no access with API_TOKEN=***" in history, "what is tried again is told to Temporal"
+    found = history + worker.log.read_bytes()
+    found += b"".join(path.read_bytes() for path in s.home.glob("roundturn.db*"))
+    assert PASSWORD.encode() not in found
