@@ -268,7 +268,6 @@ class Opinions:
     deny: list[Decision] = field(default_factory=list)
     ask: list[Decision] = field(default_factory=list)
     waive: list[Decision] = field(default_factory=list)
-    allow: list[Decision] = field(default_factory=list)
     hidden: bool = False
 
 
@@ -329,10 +328,10 @@ def _ask_layer(layer: Layer, question: Question, said: Opinions) -> None:
                 said.ask.append(Decision("ask", rule.id, layer.name, reason))
             case "auto_approve":
                 said.waive.append(Decision("allow", rule.id, layer.name, reason))
-            case "allow":
-                said.allow.append(Decision("allow", rule.id, layer.name, reason))
             case "hide":
                 said.hidden = True
+            case "allow":
+                pass  # it has been named: the layer's list, below, lets it through
     if all(rule.effect == "hide" for rule in fitting) and (listing := _allow_list(layer, question.context)):
         said.deny.append(Decision("deny", listing, layer.name, _not_named(layer, question)))
 

@@ -10,6 +10,9 @@ from typing import Any
 import structlog
 
 MASK = "***"
+HIDDEN = (
+    "[secret hidden]"  # in what came back: nothing else says that, so that it is known when it is sent on
+)
 SHORTEST_SECRET = 8  # a shorter one is a placeholder, or a word that would be masked everywhere
 SECRET_NAMES = re.compile(
     r"(api[_-]?key|access[_-]?key|private[_-]?key|authorization|token|secret|password|passwd|passphrase"
@@ -32,6 +35,11 @@ SECRET_PAIRS = re.compile(
     r"((?i:api[_-]?key|access[_-]?key|authorization|token|secret|password|passwd|passphrase)[\"']?\s*[=:]\s*[\"']?)"
     r"(?!(?i:bearer|basic)\s)[A-Za-z0-9._~+/=%!-]{6,}+(?![(\[])"
 )
+# In what a tool brings back, which may be somebody's program: only a value that no word or name of a variable is.
+OUTPUT_PAIRS = re.compile(
+    SECRET_PAIRS.pattern.split("(?!(?i:bearer", 1)[0]
+    + r"(?!(?i:bearer|basic)\s)(?=[A-Za-z._~+/=%!-]*[0-9])(?=[0-9._~+/=%!-]*[A-Za-z])[A-Za-z0-9._~+/=%!-]{8,}+(?![(\[])"
+)
 # What a text must have, in small letters, before the patterns above can find anything: looking for these costs a
 # hundredth of the patterns.
 SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "github_pat", "xox", "akia")
@@ -49,21 +57,21 @@ class Masking:
         self._secrets = sorted(held, key=len, reverse=True)  # one may begin with another
 
     def text(self, text: str) -> str:
-        text = self._without_held(text)
-        for pattern, put in _passes(text):
+        text = self._without_held(text, MASK)
+        for pattern, put in _passes(text, SECRET_PAIRS, MASK):
             text = pattern.sub(put, text)
         return text
 
     async def output(self, text: str) -> str:
-        """The same for a text of any length, a window at a time: whoever shares the event loop does not wait for all."""
-        text = self._without_held(text)
-        for pattern, put in _passes(text):
+        """What a tool brought back, of any length, a window at a time: whoever shares the event loop does not wait for all."""
+        text = self._without_held(text, HIDDEN)
+        for pattern, put in _passes(text, OUTPUT_PAIRS, HIDDEN):
             text = await _sub_in_windows(pattern, put, text)
         return text
 
-    def _without_held(self, text: str) -> str:
+    def _without_held(self, text: str, put: str) -> str:
         for secret in self._secrets:
-            text = text.replace(secret, MASK)
+            text = text.replace(secret, put)
         return text
 
     def value(self, value: Any, name: str = "") -> Any:
@@ -94,14 +102,14 @@ class Masking:
         return {key: self.value(item, key) for key, item in event.items()}
 
 
-def _passes(text: str) -> list[tuple[re.Pattern[str], str]]:
+def _passes(text: str, pairs: re.Pattern[str], mask: str) -> list[tuple[re.Pattern[str], str]]:
     """The patterns that can find anything in it, one after the other, and what they put there."""
     low = text.lower()
     passes = []
     if any(mark in low for mark in SHAPE_MARKS) or ("://" in low and "@" in low):
-        passes.append((SECRET_SHAPES, MASK))
+        passes.append((SECRET_SHAPES, mask))
     if any(mark in low for mark in PAIR_MARKS):
-        passes.append((SECRET_PAIRS, rf"\1{MASK}"))
+        passes.append((pairs, rf"\1{mask}"))
     return passes
 
 

@@ -27,7 +27,7 @@ from roundturn.call import CallContext, Middleware
 from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
 from roundturn.registry import ToolRegistry
-from roundturn.rules import Rule, doubts
+from roundturn.rules import Layer, Rule, doubts
 from roundturn.sandbox import Sandbox
 from roundturn.sandboxes import choose
 from roundturn.settings import WORK, Settings
@@ -126,7 +126,8 @@ async def build_workers(
         stack.push_async_callback(model.close)
         agents = load_agents(settings.agents_dir)
         registry = build_registry(settings, store, agents, await find_sandbox(settings), additions)
-        for layer in (settings.policy.layer, *(agent.layer for agent in agents.values())):
+        embedded = Layer(name="embedder", rules=additions.rules)
+        for layer in (settings.policy.layer, *(agent.layer for agent in agents.values()), embedded):
             for doubt in doubts(layer, registry.specs()):
                 log.warning("rules.doubtful", why=doubt)
         freezer = Freezer(agents, registry, settings, additions.rules)

@@ -1,12 +1,19 @@
-"""On the way back: secrets are masked before anything is stored, and a result over the budget is cut for the model (P20, X-07)."""
+"""What comes back is masked before it is stored and cut for the model (P20, X-07); what was masked is not sent on."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
-from roundturn.jsontext import clean_text, cut
+from roundturn.jsontext import clean_text, cut, dump
 from roundturn.store import Blobs
+from roundturn.telemetry import HIDDEN
+
+# A file that was read and is written back whole would lose what the model was not shown.
+REFUSED = (
+    f"Not run: the arguments hold {HIDDEN!r}, which stands for a secret that you were not shown and would replace it. "
+    "Change only what is around it, with edit_file or a command."
+)
 
 
 class Shaping:
@@ -21,6 +28,8 @@ class Shaping:
         self._mask = mask
 
     async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
+        if HIDDEN in dump(dict(ctx.arguments)):
+            return ToolExecutionResult.denied(REFUSED, "hidden_secret")
         result = await next(ctx)
         output = await self._mask(clean_text(result.result.output))
         whole = output.encode()

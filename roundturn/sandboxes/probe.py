@@ -39,7 +39,7 @@ HELD = 7
 
 
 def fault(sandbox: Sandbox, home: Path) -> str | None:
-    """What is wrong with `sandbox`, None when it held. Runs one real command; takes some 50 ms."""
+    """What is wrong with `sandbox`, None when it held. Runs one real command."""
     secret = secrets.token_hex(16)
     with (
         tempfile.TemporaryDirectory(prefix="probe-", dir=home) as kept,

@@ -13,12 +13,8 @@ from roundturn.sandbox import SandboxRefused
 
 # <linux/bpf_common.h>, <linux/seccomp.h>: load a word of the call, compare, answer.
 LOAD, EQUAL, AT_LEAST, ANSWER = 0x20, 0x15, 0x35, 0x06
-NUMBER, ARCHITECTURE, FIRST, SECOND = (
-    0,
-    4,
-    16,
-    24,
-)  # offsets in struct seccomp_data, on little-endian machines
+# Offsets in struct seccomp_data, on little-endian machines.
+NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: those that belong to a network namespace

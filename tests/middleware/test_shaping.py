@@ -6,6 +6,7 @@ from roundturn.call import CallContext, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.middleware.shaping import Shaping
 from roundturn.rules import Policy
+from roundturn.telemetry import HIDDEN
 from roundturn.tool import ToolResult
 from tests.middleware.scene import Bench, Change, FakeBlobs, context, hushed
 from tests.requirements import requirement
@@ -67,3 +68,16 @@ async def test_a_secret_is_masked_before_the_original_is_kept_and_before_the_cut
     result = await shaped(blobs, "x" * 660 + "hush" * 500)
     assert blobs.kept == [("x" * 660 + "***" * 500).encode()]
     assert "hus" not in result.result.output
+
+
+@requirement("X-07")
+@pytest.mark.parametrize("arguments", [{"text": f"KEY={HIDDEN}"}, {"text": "a", "more": [{"deep": HIDDEN}]}])
+async def test_what_was_hidden_cannot_be_written_back_in_the_place_of_the_secret(
+    arguments: dict[str, object],
+) -> None:
+    tool = Change()
+    bench = Bench(tool)
+    result = await bench.call("change", arguments, Policy(allow=("*",)))
+    assert (result.status, result.metadata["error_type"]) == ("denied", "hidden_secret")
+    assert (tool.runs, bench.approvals.rows) == ([], {})
+    assert "edit_file" in result.result.output

@@ -8,7 +8,7 @@ from sqlalchemy import update
 from roundturn import ids
 from roundturn.ledger import Outcome
 from roundturn.run import NewSubagent, Spawned
-from roundturn.store import Store
+from roundturn.store import Store, Taken
 from roundturn.stores.engine import Database, now
 from roundturn.stores.tables import actions
 from roundturn.tool import Effect
@@ -95,9 +95,9 @@ async def test_a_turn_that_ends_gives_back_what_it_never_ran(store: Store) -> No
     session = ids.session_of(turn)
     await store.inbox.accept(session, "again")
     taken = await store.inbox.take(session)
-    assert taken is not None
-    await scene.step(store, taken.turn, scene.planned(Effect.ONCE))  # type: ignore[union-attr]
-    assert await store.actions.reserve(ids.call_id(taken.turn, 0, 0), 1) is None  # type: ignore[union-attr]
+    assert isinstance(taken, Taken)
+    await scene.step(store, taken.turn, scene.planned(Effect.ONCE))
+    assert await store.actions.reserve(ids.call_id(taken.turn, 0, 0), 1) is None
     assert two
 
 
@@ -108,9 +108,9 @@ async def test_delegated_work_counts_for_the_job_it_belongs_to(store: Store) -> 
     spawned = await store.runs.spawn(spawning, wanted)
     assert isinstance(spawned, Spawned)
     taken = await store.inbox.take(spawned.session)
-    assert taken is not None
-    await scene.step(store, taken.turn, scene.planned(Effect.ONCE))  # type: ignore[union-attr]
-    assert await store.actions.reserve(ids.call_id(taken.turn, 0, 0), 1) is None  # type: ignore[union-attr]
+    assert isinstance(taken, Taken)
+    await scene.step(store, taken.turn, scene.planned(Effect.ONCE))
+    assert await store.actions.reserve(ids.call_id(taken.turn, 0, 0), 1) is None
     assert await store.actions.reserve(own, 1) is not None
     _, (elsewhere,) = await calls(store, 1)
     assert await store.actions.reserve(elsewhere, 1) is None, "another job has an hour of its own"

@@ -70,7 +70,7 @@ async def test_a_secret_that_a_tool_brings_back_is_stored_nowhere(system: OpenSy
     turn = await s.send("go")
     row = await s.ended(turn)
     assert "HOST=example" in row.text
-    assert "API_TOKEN=***" in row.text
+    assert "API_TOKEN=[secret hidden]" in row.text
     found = worker.log.read_bytes() + b"".join(path.read_bytes() for path in s.home.glob("roundturn.db*"))
     found += b"".join(event.SerializeToString() for event in (await s.history(turn)).events)
     blobs = [path for path in (s.home / "blobs").rglob("*") if path.is_file()]
@@ -95,9 +95,32 @@ async def test_a_secret_in_an_error_is_stored_nowhere_and_not_told_to_temporal(s
     await s.ended(turn)
     call = await s.client.store.ledger.read(f"{turn}.0.0")
     assert call is not None
-    assert call.output == "ValueError: no access with API_TOKEN=***"
+    assert call.output == "ValueError: no access with API_TOKEN=[secret hidden]"
     history = b"".join(event.SerializeToString() for event in (await s.history(turn)).events)
-    assert b"no access with API_TOKEN=***" in history, "what is tried again is told to Temporal"
+    assert b"no access with API_TOKEN=[secret hidden]" in history, "what is tried again is told to Temporal"
     found = history + worker.log.read_bytes()
     found += b"".join(path.read_bytes() for path in s.home.glob("roundturn.db*"))
     assert PASSWORD.encode() not in found
+
+
+@requirement("X-07")
+async def test_a_file_with_a_secret_cannot_be_written_back_without_it(system: OpenSystem) -> None:
+    line = f"HOST=example\nAPI_TOKEN={PASSWORD}\n"
+    s = await system(
+        scenario(
+            "go",
+            step(("read_file", {"path": "settings.env"})),
+            step(
+                ("write_file", {"path": "settings.env", "content": "HOST=other\nAPI_TOKEN=[secret hidden]\n"})
+            ),
+            step(("edit_file", {"path": "settings.env", "old": "HOST=example", "new": "HOST=other"})),
+            step(text="{{results}}"),
+        )
+    )
+    (s.workdir / "settings.env").write_text(line)
+    await s.start_worker()
+    row = await s.ended(await s.send("go"))
+    assert row.state == "completed"
+    assert (s.workdir / "settings.env").read_text() == line.replace("example", "other"), (
+        "edited around it, and whole"
+    )

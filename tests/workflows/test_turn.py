@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from temporalio.api.enums.v1 import EventType
 
+from tests import rows
 from tests.conftest import OpenSystem
 from tests.faults import released
 from tests.requirements import requirement
@@ -438,3 +439,19 @@ async def test_brief_calls_of_a_step_are_made_together_and_one_that_is_late_is_m
     assert kinds.count("marker_recorded_event_attributes") == 3  # one for each step of calls, and the end
     scheduled = kinds.count("activity_task_scheduled_event_attributes")
     assert scheduled == 3 + 2  # the model, and the step whose local activity ran out of time
+
+
+@requirement("T-29")
+async def test_a_reply_with_text_and_calls_is_stored_with_both_and_only_text_alone_ends_the_turn(
+    system: OpenSystem,
+) -> None:
+    s = await system(scenario("go", step(("note_pure", {"text": "a"}), text="I look."), step(text="done")))
+    await s.start_worker()
+    turn = await s.send("go")
+    assert (await s.ended(turn)).text == "done"
+    heard = await rows.transcript(s.database, turn.split("/", maxsplit=1)[0])
+    assert [(entry.text, len(entry.calls)) for entry in heard.entries] == [
+        ("go", 0),
+        ("I look.", 1),
+        ("done", 0),
+    ]
