@@ -14,12 +14,14 @@ from roundturn.tools.grep import Grep
 from roundturn.tools.installed import ORIGIN, installed_tools
 from roundturn.tools.listing import ListFiles
 from roundturn.tools.shell import Bash
+from roundturn.tools.web import WebFetch
 
 BUILTIN: dict[str, type[BaseTool]] = {
     "edit_file": EditFile,
     "grep": Grep,
     "list_files": ListFiles,
     "read_file": ReadFile,
+    "web_fetch": WebFetch,
     "write_file": WriteFile,
 }
 
