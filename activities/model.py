@@ -151,19 +151,22 @@ class ModelActivities:
 
     def _plan(self, index: int, asked: AskedCall, reply: Reply) -> PlannedCall:
         """An unknown tool is answered by the chain; it does nothing, so that the answer may come at once."""
-        spec = self._registry.spec(asked.name)
+        meant = self._registry.meant(asked)
+        spec = self._registry.spec(meant.name)
         return PlannedCall(
             asked=asked,
+            tool=meant.name,
+            arguments=meant.arguments,
             effect=spec.effect if spec else Effect.PURE,
             limit_s=spec.limit_s if spec else 1.0,
             brief=spec.brief if spec else True,
-            shown=self._shown(asked),
+            shown=self._shown(meant.arguments),
             refusal=TRUNCATED if reply.finish == "length" else TOO_MANY if index >= MOST_CALLS else None,
         )
 
-    def _shown(self, asked: AskedCall) -> str:
+    def _shown(self, text: str) -> str:
         try:
-            arguments = parse_object(asked.arguments)
+            arguments = parse_object(text)
         except NotJson:
             return "(unreadable arguments)"
         # Masking costs by the character: only what can be shown is masked, with room for a secret that begins there.

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +17,12 @@ from activities.heartbeat import beating
 from activities.snapshots import Snapshots
 from roundturn import ids
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
+from roundturn.face import findable
 from roundturn.jsontext import NotJson, parse_object
 from roundturn.ledger import FINAL, OpenCall
 from roundturn.registry import ToolRegistry
 from roundturn.store import Store
-from roundturn.tool import AGENT, Directive, Effect, directive_of
+from roundturn.tool import AGENT, FINDABLE, Directive, Effect, directive_of
 
 STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
 
@@ -116,6 +118,7 @@ class ToolActivities:
             arguments, fault = parse_object(row.arguments), ""
         except NotJson as not_json:
             arguments, fault = {}, str(not_json)
+        rules = snapshot.rules(opened.entries, opened.run_mode, opened.action_dir)
         return CallContext(
             tool_call_id=row.id,
             tool_name=row.tool,
@@ -125,9 +128,10 @@ class ToolActivities:
             workdir=Path(opened.action_dir),
             visible_tool_names=snapshot.visible,
             unlisted=snapshot.unlisted,
-            metadata={AGENT: snapshot.agent},
+            deferred=snapshot.deferred,
+            metadata={AGENT: snapshot.agent, FINDABLE: partial(findable, snapshot, self._registry, rules)},
             spec=spec,
-            rules=snapshot.rules(opened.entries, opened.run_mode, opened.action_dir),
+            rules=rules,
             grant=grant,
             attempt=uuid.uuid4().hex,
         )

@@ -1,7 +1,7 @@
 """Asks the decision function what it would say, with the rules of this installation and nothing run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from roundturn.agents import load_agents
 from roundturn.errors import UsageError
 from roundturn.face import freeze
 from roundturn.jsontext import NotJson, cut, dump, parse_object
+from roundturn.message import AskedCall
 from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Decision, decide, doubts, entries_of
@@ -71,11 +72,16 @@ class Decisions:
             if decision.effect != "deny" and spec.name not in offered:
                 why = f"{place.agent} has no subagents"
                 decision = Decision("deny", "subagents", "agent", why, listed=False)
+            if spec.reaches_deferred and not snapshot.deferred:
+                decision = replace(decision, listed=False)
             found.append(Explained(spec, decision, spec.may_only_read))
         return found
 
     def one(self, tool: str, arguments: str | None, place: Place) -> Explained:
         """Of a call with these arguments (JSON); None: before it is called. Raises `UsageError`."""
+        if arguments is not None:
+            meant = self._registry.meant(AskedCall(provider_id="", name=tool, arguments=arguments))
+            tool, arguments = meant.name, meant.arguments
         spec = self._registry.spec(tool)
         if spec is None:
             known = [spec.name for spec in self._registry.specs()]

@@ -66,8 +66,8 @@ class Snapshot(BaseModel, frozen=True):
     """What a session's first turn froze: later turns see the same prompt, tools and rules (design section 4).
 
     `tools` are in the wire shape of chat completions; `visible` are their names, and `reading` those of them that plan
-    mode shows. `unlisted`: callable by name though not shown (hidden by a rule, or found by search). `layers`: the rules
-    of operator, agent and embedder; `unreadable` says why they could not be read.
+    mode shows. `unlisted`: callable by name though not shown: hidden by a rule, or `deferred`, which search finds.
+    `layers`: the rules of operator, agent and embedder; `unreadable` says why they could not be read.
     """
 
     agent: AgentDefinition
@@ -77,6 +77,7 @@ class Snapshot(BaseModel, frozen=True):
     visible: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
     privileged: tuple[str, ...] = ()
     unreadable: str = ""

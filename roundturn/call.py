@@ -30,10 +30,10 @@ class CallContext:
     """What every middleware sees (M-06); change it with `with_` and pass the copy to `next`.
 
     `arguments` is what the model sent, parsed; `arguments_error` says why it could not be parsed.
-    `unlisted`: names that may be called though they are not shown. `parsed` is the validated input, set by the
-    validation layer; `decision` is policy's word and `read_only` whether this call only reads, set by that layer.
-    `grant` is the approval id that a person's yes left behind. `attempt` names this very try, unique
-    over processes.
+    `unlisted`: names that may be called though they are not shown; `deferred`: those of them that search finds.
+    `parsed` is the validated input, set by the validation layer; `decision` is policy's word and `read_only` whether
+    this call only reads, set by that layer. `grant` is the approval id that a person's yes left behind. `attempt`
+    names this very try, unique over processes.
     """
 
     tool_call_id: str
@@ -43,6 +43,7 @@ class CallContext:
     workdir: Path
     visible_tool_names: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     arguments_error: str = ""
     spec: ToolSpec | None = None
@@ -52,6 +53,11 @@ class CallContext:
     read_only: bool = False
     grant: str | None = None
     attempt: str = ""
+
+    @property
+    def known_names(self) -> tuple[str, ...]:
+        """What the model may be told of."""
+        return (*self.visible_tool_names, *self.deferred)
 
     def with_(self, **changes: Any) -> Self:
         return replace(self, **changes)

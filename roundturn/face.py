@@ -6,7 +6,7 @@ from typing import Any
 from roundturn.agent import AgentDefinition, Snapshot
 from roundturn.mode import RUN_MODES
 from roundturn.registry import ToolRegistry
-from roundturn.rules import Decision, Layer, Rule, decide
+from roundturn.rules import Decision, Layer, Rule, RuleContext, decide
 from roundturn.settings import Settings
 from roundturn.tool import ToolSpec
 
@@ -31,7 +31,11 @@ def freeze(
     told = {spec.name: registry.shown_to(spec.name, delegates) for spec in registry.specs()}
     specs = [spec for spec in registry.specs() if told[spec.name] is not None]
     build, plan = (judged(snapshot, specs, mode) for mode in RUN_MODES)
-    visible = tuple(spec.name for spec in specs if build[spec.name].listed and spec.exposure == "listed")
+    listed = [spec for spec in specs if build[spec.name].listed]
+    deferred = tuple(spec.name for spec in listed if spec.exposure == "deferred")
+    visible = tuple(
+        spec.name for spec in listed if spec.exposure == "listed" and (deferred or not spec.reaches_deferred)
+    )
     callable_ = {name for name, decision in build.items() if decision.effect != "deny"}
     return snapshot.model_copy(
         update={
@@ -40,6 +44,7 @@ def freeze(
             ),
             "visible": visible,
             "reading": tuple(name for name in visible if plan[name].listed),
+            "deferred": deferred,
             "unlisted": tuple(sorted(callable_ - set(visible))),
         }
     )
@@ -49,6 +54,12 @@ def judged(snapshot: Snapshot, specs: list[ToolSpec], mode: Any) -> dict[str, De
     """Wherever the work comes in: what only one entry bars is shown, and denied at the call."""
     rules = snapshot.rules((), mode, "")
     return {spec.name: decide(spec, None, rules) for spec in specs}
+
+
+def findable(snapshot: Snapshot, registry: ToolRegistry, rules: RuleContext) -> list[ToolSpec]:
+    """What search may show: the deferred tools, as they are now, that the same function would let be called (R-01)."""
+    specs = [spec for name in snapshot.deferred if (spec := registry.spec(name)) is not None]
+    return [spec for spec in specs if decide(spec, None, rules).listed]
 
 
 def _wire_shape(spec: ToolSpec, description: str) -> dict[str, Any]:

@@ -14,12 +14,15 @@ FINAL: frozenset[CallStatus] = frozenset({"completed", "denied"})
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """A call on its way into the ledger. `shown`: one masked line for people and the journal.
+    """A call on its way into the ledger. `asked`: as the model wrote it; `tool` and `arguments`: what is judged and run.
 
-    `refusal`: error type and text; settled so at once, it is never run (a cut-off reply, too many calls).
+    `shown`: one masked line for people and the journal. `refusal`: error type and text; settled so at once, it is never
+    run (a cut-off reply, too many calls).
     """
 
     asked: AskedCall
+    tool: str
+    arguments: str
     effect: Effect
     limit_s: float
     brief: bool

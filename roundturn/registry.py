@@ -10,6 +10,7 @@ from typing import Any
 from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.ids import printable
+from roundturn.message import AskedCall
 from roundturn.names import PLAIN, is_plain, wire_name
 from roundturn.tool import BUILTIN, DIRECTIVE, BaseTool, ToolContext, ToolResult, ToolSpec
 
@@ -74,6 +75,15 @@ class ToolRegistry:
         """As the tool itself says (`BaseTool.shown_to`)."""
         return self._tools[name].shown_to(delegates)
 
+    def meant(self, asked: AskedCall) -> AskedCall:
+        """The call that is judged and run, when the tool that was called stands for another (T-26)."""
+        tool = self.get(asked.name)
+        other = None if tool is None else tool.stands_for(asked.arguments)
+        if other is None:
+            return asked
+        name, arguments = other
+        return asked.model_copy(update={"name": name, "arguments": arguments})
+
     def to_api_schema(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """`{name, description, input_schema}` of each tool, generated from its input model (T-03)."""
         wanted = self._specs.keys() if names is None else set(names)
@@ -109,7 +119,7 @@ class ToolRegistry:
     async def _terminal(self, ctx: CallContext) -> ToolExecutionResult:
         tool = self.get(ctx.tool_name)
         if tool is None:
-            raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
+            raise unknown_tool(ctx.tool_name, ctx.known_names)
         arguments = ctx.parsed if ctx.parsed is not None else tool.input_model.model_validate(ctx.arguments)
         name, limit_s = ctx.tool_name, self._specs[ctx.tool_name].limit_s
         try:

@@ -332,6 +332,8 @@ def _ask_layer(layer: Layer, question: Question, said: Opinions) -> None:
                 said.hidden = True
             case "allow":
                 pass  # it has been named: the layer's list, below, lets it through
+    if question.spec.reaches_deferred:
+        return  # no list need name the way to what it names; what is reached that way is judged for itself (N-13)
     if all(rule.effect == "hide" for rule in fitting) and (listing := _allow_list(layer, question.context)):
         said.deny.append(Decision("deny", listing, layer.name, _not_named(layer, question)))
 

@@ -56,6 +56,7 @@ class ToolSpec:
     second and cancellable, so that it may run beside the workflow as a local activity. `privileged`: off until the
     operator turns it on (X-02). `sometimes_reads`: whether a call only reads depends on its arguments.
     `directive`: it may ask the workflow for something. `argument_kinds`: which arguments have more than one spelling.
+    `reaches_deferred`: it is there while there are deferred tools, whether a list names it or not (N-13).
     """
 
     name: str
@@ -75,6 +76,7 @@ class ToolSpec:
     origin: str = BUILTIN
     tool: str = ""
     directive: bool = False
+    reaches_deferred: bool = False
     argument_kinds: Mapping[str, ArgumentKind] = field(default_factory=dict)
 
     @property
@@ -116,7 +118,10 @@ class ToolResult(BaseModel, frozen=True):
     directive: Directive | None = None
 
 
-AGENT = "agent"  # in the metadata of a context: the frozen definition that the session works with
+# In the metadata of a context: the frozen definition that the session works with; and a function that lists the specs of
+# the deferred tools that may be called there.
+AGENT = "agent"
+FINDABLE = "findable"
 DIRECTIVE = "directive"  # in the metadata of a result
 
 
@@ -145,6 +150,7 @@ class BaseTool(ABC):
     privileged: ClassVar[bool] = False
     approval: Asking = "by_effect"
     directive: ClassVar[bool] = False
+    reaches_deferred: ClassVar[bool] = False
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {}
 
     @abstractmethod
@@ -161,6 +167,10 @@ class BaseTool(ABC):
     def shown_to(self, delegates: Mapping[str, str]) -> str | None:
         """The description for an agent, None when the tool is not for it. `delegates`: its subagents, with theirs."""
         return self.description
+
+    def stands_for(self, arguments: str) -> tuple[str, str] | None:
+        """Another tool and its arguments (JSON) that a call of this one is; None: it is a call of this one."""
+        return None
 
     def spec(self, origin: str = BUILTIN, name: str = "") -> ToolSpec:
         """`name`: what models call it, when that is not its own. Raises `AuthorError` for a broken contract."""
@@ -183,6 +193,7 @@ class BaseTool(ABC):
             origin=origin,
             tool=self.name,
             directive=self.directive,
+            reaches_deferred=self.reaches_deferred,
             argument_kinds=self.argument_kinds,
         )
 

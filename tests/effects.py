@@ -71,6 +71,24 @@ class NoteLimited(_Noting):
     limit_s = 1.0
 
 
+class ArchiveNote(_Noting):
+    name = "archive_note"
+    description = "Moves a note to the archive."
+    effect = Effect.ONCE
+    exposure = "deferred"
+
+
+class ArchiveWipe(ArchiveNote):
+    name = "archive_wipe"
+    description = "Empties the archive."
+
+
+class ArchiveCount(ArchiveNote):
+    name = "archive_count"
+    description = "Says how many notes the archive holds."
+    effect = Effect.PURE
+
+
 class Size(BaseModel):
     size: int
 
@@ -126,6 +144,7 @@ class Unprintable(Exception):
 
 
 ALL: tuple[type[BaseTool], ...] = (NoteOnce, NoteKeyed, NotePure, NoteBrief, NoteLimited, Huge, Odd)
+DEFERRED: tuple[type[BaseTool], ...] = (ArchiveNote, ArchiveWipe, ArchiveCount)
 
 
 def effects(workdir: Path) -> list[str]:

@@ -14,7 +14,7 @@ async def published(ctx: CallContext, next: Next) -> ToolExecutionResult:
         decision = decide(ctx.spec, None, ctx.rules)
         if decision.effect == "deny":
             return denial(decision)
-    told = unknown_tool(ctx.tool_name, ctx.visible_tool_names).detail
+    told = unknown_tool(ctx.tool_name, ctx.known_names).detail
     return ToolExecutionResult.denied(
         f"Denied: this session was not given that tool. {told}. It was not run.", "tool_not_published"
     )

@@ -20,7 +20,7 @@ class Validation:
         # A layer outside may have renamed the call: it is judged as the tool that would run.
         spec = ctx.spec if ctx.spec and ctx.spec.name == ctx.tool_name else self._registry.spec(ctx.tool_name)
         if tool is None or spec is None:
-            raise unknown_tool(ctx.tool_name, ctx.visible_tool_names)
+            raise unknown_tool(ctx.tool_name, ctx.known_names)
         schema = cut(dump(spec.input_schema), SCHEMA_BYTES)
         if ctx.arguments_error:
             raise ToolFailed(

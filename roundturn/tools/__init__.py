@@ -7,6 +7,7 @@ from roundturn.run import Delegations
 from roundturn.sandbox import Sandbox
 from roundturn.tool import BUILTIN as OURS
 from roundturn.tool import BaseTool
+from roundturn.tools.deferred import CallToolByName, ToolSearch
 from roundturn.tools.delegation import SpawnSubagent, WaitSubagent
 from roundturn.tools.edit import EditFile
 from roundturn.tools.files import ReadFile, WriteFile
@@ -17,10 +18,12 @@ from roundturn.tools.shell import Bash
 from roundturn.tools.web import WebFetch
 
 BUILTIN: dict[str, type[BaseTool]] = {
+    "call_tool_by_name": CallToolByName,
     "edit_file": EditFile,
     "grep": Grep,
     "list_files": ListFiles,
     "read_file": ReadFile,
+    "tool_search": ToolSearch,
     "web_fetch": WebFetch,
     "write_file": WriteFile,
 }

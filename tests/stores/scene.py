@@ -36,7 +36,9 @@ async def running_turn(store: Store) -> str:
 
 def planned(effect: Effect, name: str = "tool", arguments: str = "{}", **changes: Any) -> PlannedCall:
     asked = AskedCall(provider_id="call_1", name=name, arguments=arguments)
-    return replace(PlannedCall(asked, effect, limit_s=10, brief=False, shown=""), **changes)
+    return replace(
+        PlannedCall(asked, asked.name, asked.arguments, effect, limit_s=10, brief=False, shown=""), **changes
+    )
 
 
 def reply(*calls: PlannedCall, text: str = "", usage: Usage = Usage()) -> Reply:
