@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from roundturn.errors import Unavailable
 from roundturn.tool import BaseTool, Effect, ToolContext, ToolResult
+from roundturn.tools import addresses
+from roundturn.tools.web import WebFetch
 
 
 class Note(BaseModel):
@@ -145,6 +147,20 @@ class Unprintable(Exception):
 
 ALL: tuple[type[BaseTool], ...] = (NoteOnce, NoteKeyed, NotePure, NoteBrief, NoteLimited, Huge, Odd)
 DEFERRED: tuple[type[BaseTool], ...] = (ArchiveNote, ArchiveWipe, ArchiveCount)
+
+
+def page_reader(port: int) -> WebFetch:
+    """`web_fetch` under another name, to which this port on loopback is a public site."""
+
+    async def resolve(name: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    class ReadPage(WebFetch):
+        name = "read_page"
+
+    return ReadPage(
+        resolve, lambda address, asked: "" if asked == port else addresses.refusal(address, asked)
+    )
 
 
 def effects(workdir: Path) -> list[str]:
