@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roundturn.agent import AgentDefinition, Snapshot, parse_definition
 from roundturn.agents import load_agents
 from roundturn.errors import ConfigurationError
-from roundturn.rules import Policy, Rule, RuleContext, decide
+from roundturn.rules import Layer, Policy, Rule, RuleContext, decide
 from roundturn.tool import Effect, ToolSpec
 from tests.requirements import requirement
 
@@ -103,6 +104,19 @@ def test_a_definition_limits_its_agent_in_three_ways(front: str, effect: str, ru
     agent = parse_definition(f'+++\nname = "a"\n{front}\n+++\np', "a.md")
     decision = decide(SPEC, {}, RuleContext("a", (agent.layer,)))
     assert (decision.effect, decision.rule) == (effect, rule)
+
+
+@requirement("R-04")
+@pytest.mark.parametrize("name", ["operator", "embedder"])
+def test_the_operator_and_an_embedder_limit_one_agent_from_outside_its_definition(name: Any) -> None:
+    """What a patch of the definition would be: it says nothing about any other agent."""
+    patch = Rule.model_validate(
+        {"id": "patch", "effect": "deny", "match": {"name": "bash"}, "when": {"agent": "a"}}
+    )
+    layer = Layer(name=name, rules=(patch,))
+    theirs = decide(SPEC, {}, RuleContext("a", (layer,)))
+    assert (theirs.effect, theirs.rule, theirs.layer) == ("deny", "patch", name)
+    assert decide(SPEC, {}, RuleContext("b", (layer,))).effect == "allow"
 
 
 def test_two_rules_of_a_definition_with_one_id_are_refused() -> None:

@@ -56,6 +56,7 @@ specs = st.builds(
     approval=st.sampled_from(get_args(Asking)),
     sometimes_reads=st.booleans(),
     directive=st.booleans(),
+    reaches_deferred=st.booleans(),
     argument_kinds=st.sampled_from([{}, {"command": "command", "path": "path", "url": "url"}]),
 )
 argument_matches = st.builds(
