@@ -18,6 +18,7 @@ from roundturn.rules import Decision, decide, doubts, entries_of
 from roundturn.run import Delegations
 from roundturn.sandboxes import choose
 from roundturn.settings import Settings
+from roundturn.stores import files
 from roundturn.tool import ToolSpec
 from roundturn.tools import every_tool
 
@@ -52,7 +53,7 @@ class Decisions:
         self._settings = settings
         self._agents = load_agents(settings.agents_dir)
         self._registry = ToolRegistry()
-        sandbox, _ = choose(settings.sandbox, settings.home)
+        sandbox, _ = choose(settings.sandbox, settings.home, files(settings.store_url))
         for tool, origin in every_tool(cast(Delegations, None), self._agents, sandbox):  # told of, never run
             self._registry.register(tool, origin)
 

@@ -196,7 +196,7 @@ def _bad_id(id_: str, seen: set[str]) -> str:
 
 
 def doubts(layer: Layer, specs: Iterable[ToolSpec]) -> Iterator[str]:
-    """Rules that may let more pass than they say, in a line each (P128)."""
+    """Rules that may let more pass than they say, or nothing, in a line each (P128)."""
     commands = {name for spec in specs for name, kind in spec.argument_kinds.items() if kind == "command"}
     for rule in layer.rules:
         argument = rule.match.argument

@@ -120,8 +120,10 @@ def command_matches(pattern: str, command: str, exactly: bool = True) -> bool:
 
 
 def warn_about(pattern: str) -> str:
-    """Why a rule that lets commands of this pattern pass lets more pass than it says; empty: it does not."""
+    """Why a rule that lets commands of this pattern pass lets more pass than it says, or nothing; empty: it does not."""
     name, *rest = pattern.split() or [""]
+    if re.search(r"""["'\\]""", pattern):
+        return f"the pattern {pattern!r} has quotes, which no word of a command has: nothing matches it; leave them out"
     if any(character in name for character in "*?"):
         return f"the pattern {pattern!r} does not say which program it lets pass"
     program = name.rpartition("/")[2].lower()  # some file systems do not tell `Python` from `python`

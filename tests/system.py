@@ -145,7 +145,11 @@ class System:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     async def start_worker(
-        self, fault: str = "", program: tuple[str, ...] = ("-m", "tests.worker_main"), **environment: str
+        self,
+        fault: str = "",
+        program: tuple[str, ...] = ("-m", "tests.worker_main"),
+        cwd: Path = ROOT,
+        **environment: str,
     ) -> WorkerProcess:
         """A process of its own, ready to work; `fault` as in tests.faults."""
         log = self.home / f"worker-{len(self.workers)}.log"
@@ -153,7 +157,7 @@ class System:
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 [sys.executable, *program],
-                cwd=ROOT, env={**self.environment, **extra, **environment}, stdout=file, stderr=file,
+                cwd=cwd, env={**self.environment, **extra, **environment}, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip
         worker = WorkerProcess(process, log)

@@ -157,7 +157,7 @@ def test_no_program_both_runs_others_and_only_reads() -> None:
     ("pattern", "warned"),
     [("git status", True), ("ls *", False), ("python3 *", True), ("/usr/bin/env ls", True), ("*", True), ("l?", True), ("xargs rm", True), ("", False),
      ("python3.12 x", True), ("/opt/Python3.12 x", True), ("perl5.36.0 *", True), (". x", True), ("find *", True), ("sudo", True), ("let *", True), ("sort -* a", True), ("ls --* a", True), ("ls --format=* a", False),
-     ("cat a *", False), ("7z x", False), ("lsof *", False)],
+     ("cat a *", False), ("7z x", False), ("lsof *", False), ('echo "a b"', True), ("echo '*'", True), ("echo a\\b", True)],
 )  # fmt: skip
 def test_a_pattern_that_lets_more_pass_than_it_says_is_warned_about(pattern: str, warned: bool) -> None:
     assert bool(warn_about(pattern)) == warned

@@ -30,7 +30,7 @@ from roundturn.registry import ToolRegistry
 from roundturn.rules import Layer, Rule, doubts
 from roundturn.sandbox import Sandbox
 from roundturn.sandboxes import choose
-from roundturn.settings import WORK, Settings
+from roundturn.settings import FILE_NAME, WORK, Settings
 from roundturn.store import Store
 from roundturn.stores import files, open_store
 from roundturn.telemetry import Masking
@@ -76,8 +76,10 @@ def build_registry(
 ) -> ToolRegistry:
     """Every tool and the whole chain. Raises `AuthorError` for a name that is taken or a broken contract."""
 
+    deciding = (*files(settings.store_url), *decides_about_tools(settings))
+
     def surroundings(ctx: CallContext) -> ToolContext:
-        protected = protected_paths(settings.home, ctx.workdir)
+        protected = (*deciding, *protected_paths(settings.home, ctx.workdir))
         return ToolContext(ctx.workdir, ctx.tool_call_id, protected, ctx.metadata)
 
     registry = ToolRegistry(surroundings)
@@ -100,6 +102,12 @@ def build_registry(
 def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
     """What no file tool may touch (X-12): the home, unless the action directory is the session's own inside it."""
     return () if workdir.is_relative_to(home / WORK) else (home,)
+
+
+def decides_about_tools(settings: Settings) -> tuple[Path, ...]:
+    """What a worker reads at its start, wherever a session works: who may write it decides what it may do tomorrow."""
+    here = (Path(FILE_NAME).absolute(),)
+    return here if settings.agents_dir is None else (*here, settings.agents_dir)
 
 
 def build_model(settings: Settings) -> ModelPort:

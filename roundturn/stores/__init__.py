@@ -38,9 +38,11 @@ async def open_store(url: str, blobs: Path, busy_s: float) -> AsyncIterator[Stor
 
 
 def files(url: str) -> tuple[Path, ...]:
-    """Where the store at `url` is in the file system: SQLite's one file, nothing of a server's."""
+    """Where the store at `url` is in the file system: SQLite's file and what it keeps beside it, nothing of a server's."""
     parsed = make_url(url)
-    return (Path(parsed.database),) if parsed.get_backend_name() == "sqlite" and parsed.database else ()
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return ()
+    return tuple(Path(f"{parsed.database}{end}").absolute() for end in ("", "-wal", "-shm", "-journal"))
 
 
 def ports(database: Database, blobs: Path) -> Store:

@@ -26,6 +26,12 @@ LAST_PLACE = (
     .offset(bindparam("behind", type_=BigInteger()))
     .limit(1)
 )
+# A call that still waits for a person keeps its place, however long that takes.
+FORGET = actions.delete().where(
+    actions.c.session == bindparam("job"),
+    actions.c.at <= SINCE,
+    actions.c.call.in_(select(tool_calls.c.id).where(tool_calls.c.settled_at.is_not(None))),
+)
 ADD = each_dialect(lambda insert: insert(actions).on_conflict_do_nothing())
 
 
@@ -49,5 +55,6 @@ class SqlActions:
         last: datetime | None = tx.execute(LAST_PLACE, within).scalar_one_or_none()
         if last is not None:
             return last + HOUR
+        tx.execute(FORGET, {"job": job, "since": at - HOUR})
         tx.execute(ADD[tx.dialect.name], {"call": call, "session": job, "at": at})
         return None

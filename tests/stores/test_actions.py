@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from roundturn import ids
 from roundturn.ledger import Outcome
@@ -54,6 +54,22 @@ async def test_what_a_person_allowed_after_an_hour_counts_from_the_moment_it_goe
     await age(database, asked, timedelta(hours=3))
     assert await store.actions.reserve(asked, 1) is None, "with the person's yes it comes again"
     assert await store.actions.reserve(other, 1) is not None
+
+
+@requirement("X-11")
+async def test_what_is_over_and_older_than_an_hour_is_forgotten_and_what_still_waits_is_not(
+    store: Store, database: Database
+) -> None:
+    _, (over, waits, fresh, last) = await calls(store, 4)
+    for call in (over, waits, fresh):
+        assert await store.actions.reserve(call, 9) is None
+    for call in (over, fresh):
+        await store.ledger.settle(call, "o", scene.outcome(), scene.attempt(call[-3:]))
+    for call in (over, waits):
+        await age(database, call, timedelta(minutes=61))
+    assert await store.actions.reserve(last, 9) is None
+    kept = await database.read(lambda tx: set(tx.execute(select(actions.c.call)).scalars()))
+    assert kept == {waits, fresh, last}
 
 
 @requirement("X-11")
