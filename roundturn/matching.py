@@ -3,52 +3,87 @@
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, Self
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+
+from pydantic import BaseModel, Field, model_validator
 
 from roundturn.glob import first_match
 from roundturn.jsontext import dump
 from roundturn.shell import command_matches, judge
-from roundturn.tool import ToolSpec
+from roundturn.tool import ArgumentKind, ToolSpec
 
 MISSING = object()
+URL_CHARACTERS = (
+    ":/?#[]@!$&'()*+,;=%~-._"  # with letters and digits: what an address is written in (RFC 3986)
+)
 
 
-def argument_matches(
-    name: str,
-    glob: str | None,
-    equals: str | int | bool | None,
-    spec: ToolSpec,
-    arguments: Mapping[str, Any],
-    workdir: str,
-    exactly: bool,
-) -> bool:
-    """`exactly`: for a rule that loosens, where a spelling that could mean something else does not match.
+class ArgumentMatch(BaseModel, frozen=True, extra="forbid"):
+    """One argument, by its dotted name: a glob on its text, or the exact value."""
 
-    For one that narrows, any of the spellings is enough: it is better to refuse too much than too little.
-    """
-    value = _at(arguments, name)
-    if value is MISSING:
-        return False
-    if glob is None:
-        return type(value) is type(equals) and value == equals
-    text = value if isinstance(value, str) else dump(value)
-    match spec.argument_kinds.get(name):
-        case "command":
-            return command_matches(glob, text, exactly) or (
-                not exactly and first_match((glob,), text) is not None
-            )
+    name: str = Field(min_length=1)
+    glob: str | None = None
+    equals: str | int | bool | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.glob is None) == (self.equals is None):
+            raise ValueError("an argument is matched by either glob or equals")
+        return self
+
+    def fits(self, spec: ToolSpec, arguments: Mapping[str, Any], workdir: str, exactly: bool) -> bool:
+        """`exactly`: for a rule that loosens, where a spelling that could mean something else does not match.
+
+        For one that narrows, any of the spellings is enough: it is better to refuse too much than too little.
+        """
+        value = _at(arguments, self.name)
+        if value is MISSING:
+            return False
+        kind = spec.argument_kinds.get(self.name)
+        if self.glob is not None:
+            text = value if isinstance(value, str) else dump(value)
+            return _glob_fits(self.glob, text, kind, workdir, exactly)
+        if kind is not None and isinstance(self.equals, str) and isinstance(value, str):
+            return _is_same(self.equals, value, kind, workdir, exactly)
+        return type(value) is type(self.equals) and value == self.equals
+
+
+def _glob_fits(glob: str, text: str, kind: ArgumentKind | None, workdir: str, exactly: bool) -> bool:
+    if kind == "command":
+        return command_matches(glob, text, exactly) or (not exactly and _any_fits(glob, (text,)))
+    spellings = _spellings(text, kind, workdir, exactly)
+    return not exactly if spellings is None else _any_fits(glob, spellings)
+
+
+def _any_fits(glob: str, texts: tuple[str, ...]) -> bool:
+    return any(first_match((glob,), text) is not None for text in texts)
+
+
+def _is_same(wanted: str, text: str, kind: ArgumentKind, workdir: str, exactly: bool) -> bool:
+    """As `_glob_fits`, for a value that has no wildcards; capitals only matter to a rule that loosens."""
+    if kind == "command":
+        if exactly:
+            words = judge(text).plain
+            return words is not None and words == judge(wanted).plain
+        return command_matches(wanted, text, exactly=False) or text.casefold() == wanted.casefold()
+    one, other = (_spellings(each, kind, workdir, exactly) for each in (wanted, text))
+    if one is None or other is None:
+        return not exactly
+    if exactly:
+        return not set(one).isdisjoint(other)
+    return not {each.casefold() for each in one}.isdisjoint(each.casefold() for each in other)
+
+
+def _spellings(text: str, kind: ArgumentKind | None, workdir: str, exactly: bool) -> tuple[str, ...] | None:
+    """What the text may be called. None: nobody can tell what it means."""
+    match kind:
         case "path":
-            return first_match((glob,), _plain_path(text, workdir)) is not None
+            return (_plain_path(text, workdir),)
         case "url":
-            plain = _plain_url(text)
-            return (
-                plain is not None and first_match((glob,), plain) is not None
-                if exactly
-                else (first_match((glob,), plain or text) is not None)
-            )
+            return _exact_url(text) if exactly else _url_spellings(text)
         case _:
-            return first_match((glob,), text) is not None
+            return (text,)
 
 
 def unjudgeable(spec: ToolSpec, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -78,10 +113,25 @@ def _plain_path(text: str, workdir: str) -> str:
     return str(path)
 
 
-def _plain_url(text: str) -> str | None:
+def _exact_url(text: str) -> tuple[str] | None:
     """None for an address that two readers could understand differently."""
     if not text.isascii() or not text.isprintable() or any(c in text for c in ' \\"<>^`{|}'):
         return None
+    parts = _clear_url(text)
+    return None if parts is None else (urlunsplit(parts),)
+
+
+def _url_spellings(text: str) -> tuple[str, ...] | None:
+    """As `_exact_url`, but what a reader would mend is mended first, and hidden letters are shown too."""
+    parts = _clear_url(quote(text.strip(), safe=URL_CHARACTERS))
+    if parts is None or "%" in parts.netloc:
+        return None
+    told = urlunsplit(parts)
+    return (text, told, unquote(told))
+
+
+def _clear_url(text: str) -> SplitResult | None:
+    """Small letters in the host, no final dot in it, no port that is the usual one, a path, no fragment."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -89,6 +139,7 @@ def _plain_url(text: str) -> str | None:
         return None
     if not host or "@" in parts.netloc or ".." in parts.path or "%2e" in parts.path.lower():
         return None
+    host = host.rstrip(".")
     shown = f"[{host}]" if ":" in host else host
     netloc = shown if port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f"{shown}:{port}"
-    return urlunsplit((parts.scheme, netloc, parts.path or "/", parts.query, ""))
+    return SplitResult(parts.scheme, netloc, parts.path or "/", parts.query, "")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from roundturn.glob import first_match
-from roundturn.matching import argument_matches, unjudgeable
+from roundturn.matching import ArgumentMatch, unjudgeable
 from roundturn.mode import RunMode
 from roundturn.shell import warn_about
 from roundturn.tool import Exposure, Permission, ToolSpec
@@ -26,20 +26,6 @@ def _listed(value: Any) -> Any:
 
 
 Globs = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-
-
-class ArgumentMatch(BaseModel, frozen=True, extra="forbid"):
-    """One argument, by its dotted name: a glob on its text, or the exact value."""
-
-    name: str = Field(min_length=1)
-    glob: str | None = None
-    equals: str | int | bool | None = None
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if (self.glob is None) == (self.equals is None):
-            raise ValueError("an argument is matched by either glob or equals")
-        return self
 
 
 class Match(BaseModel, frozen=True, extra="forbid"):
@@ -83,10 +69,9 @@ class Match(BaseModel, frozen=True, extra="forbid"):
             return True
         if question.arguments is None:
             return loosens
-        return argument_matches(
-            self.argument.name, self.argument.glob, self.argument.equals, question.spec, question.arguments,
-            question.context.workdir, exactly=loosens,
-        )  # fmt: skip
+        return self.argument.fits(
+            question.spec, question.arguments, question.context.workdir, exactly=loosens
+        )
 
 
 class When(BaseModel, frozen=True, extra="forbid"):

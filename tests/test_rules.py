@@ -393,6 +393,58 @@ def test_an_address_waives_a_person_only_in_a_spelling_that_all_understand_alike
     assert (decided(good, spec=URLS, arguments={"url": url}).effect == "allow") == waived
 
 
+@requirement("R-07", "R-10")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/a", "HTTPS://EVIL.example/a", "https://evil.example:443/a", "https://evil.example",
+        "https://evil.example?q=a b",
+        "https://evil.example:443/a b", "https://evil.example:443/\u00e9", "https://evil.example:443/a|b", "https://evil.example/{x}", " https://evil.example/a",
+        "https://evil.example./a", "https://ann@evil.example/a", "https://evil.example:443/%61", "https://evil.example/x/../a", "https://ev\til.example/a",
+        "https://evil\uff0eexample/a", "https://%65vil.example/a",
+        "https:/\\evil.example/a", "https:evil.example/a", "https://evil.example:0443/a", "https://evil.example:x/a",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("barred", [{"glob": "https://evil.example/*"}, {"glob": "https://EVIL.example/*"}])
+def test_an_address_cannot_be_spelt_past_a_rule(url: str, barred: dict[str, str]) -> None:
+    no = rule(match={"name": "*", "argument": {"name": "url", **barred}})
+    assert decided(no, spec=URLS, arguments={"url": url}).effect == "deny"
+    assert decided(no, spec=URLS, arguments={"url": "https://good.example/a?evil.example"}).effect != "deny"
+
+
+@requirement("R-07")
+def test_a_hidden_letter_of_a_path_in_an_address_does_not_get_past_a_rule() -> None:
+    no = rule(match={"name": "*", "argument": {"name": "url", "glob": "https://good.example/secret/*"}})
+    assert decided(no, spec=URLS, arguments={"url": "https://good.example/%73ecret/x"}).effect == "deny"
+
+
+KINDS = replace(TOOL, argument_kinds={"path": "path", "url": "url", "command": "command"})
+
+
+@requirement("R-07")
+@pytest.mark.parametrize(
+    ("argument", "equals", "same", "alike", "other"),
+    [
+        ("path", "secrets/a", ["secrets/a", "./secrets/a", "/w/secrets/a", "secrets//a"], ["SECRETS/a"], ["secrets/b"]),
+        ("url", "https://a.example/x", ["https://A.example:443/x"], ["https://a.example/%78", "https://a.example/X", "https://a@b/"], ["https://a.example/y"]),
+        ("command", "git status", ["git status", "git  status", "git 'status'"], ["GIT status"], ["git status -s", "git log"]),
+    ],
+)  # fmt: skip
+def test_what_equals_means_does_not_depend_on_the_spelling(
+    argument: str, equals: str, same: list[str], alike: list[str], other: list[str]
+) -> None:
+    """`alike` is enough for a rule that narrows and too little for one that loosens."""
+    match = {"name": "*", "argument": {"name": argument, "equals": equals}}
+
+    def effect(kind: RuleEffect, value: str) -> str:
+        return decided(rule(kind, match=match), spec=KINDS, arguments={argument: value}, workdir="/w").effect
+
+    assert {effect("auto_approve", value) for value in same} == {"allow"}
+    assert {effect("deny", value) for value in [*same, *alike]} == {"deny"}
+    assert "allow" not in {effect("auto_approve", value) for value in [*alike, *other]}
+    assert "deny" not in {effect("deny", value) for value in other}
+
+
 @requirement("R-08")
 def test_except_carves_out_of_match() -> None:
     barred = rule(match={"name": "mcp_*"}, **{"except": {"family": "mail"}})
