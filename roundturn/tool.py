@@ -15,6 +15,7 @@ from roundturn.errors import AuthorError, ToolFailed
 from roundturn.jsontext import NotJson, clean_json, dump
 
 CATEGORY_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+MAX_OUTPUT_BYTES = 32 * 1024  # what a tool of ours answers at most (design section 12)
 LONGEST_LIMIT_S = 7 * 24 * 3600
 BUILTIN = "builtin"
 

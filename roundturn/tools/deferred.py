@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -29,17 +29,15 @@ class Search(BaseModel, extra="forbid"):
 class ToolSearch(BaseTool):
     """Shows only what the rules would let be called from here (R-01): one that is denied is not even named."""
 
-    name: ClassVar[str] = "tool_search"
-    description: ClassVar[str] = (
-        "Finds tools that are not in your list and shows how they are called. Call one with call_tool_by_name."
-    )
-    input_model: ClassVar[type[BaseModel]] = Search
-    effect: ClassVar[Effect] = Effect.PURE
-    brief: ClassVar[bool] = True
-    limit_s: ClassVar[float] = 10.0
-    category: ClassVar[str] = "tools"
-    permission: ClassVar[Permission] = Permission.READ
-    reaches_deferred: ClassVar[bool] = True
+    name = "tool_search"
+    description = "Finds tools that are not in your list and shows how they are called. Call one with call_tool_by_name."
+    input_model = Search
+    effect = Effect.PURE
+    brief = True
+    limit_s = 10.0
+    category = "tools"
+    permission = Permission.READ
+    reaches_deferred = True
 
     async def execute(self, arguments: Search, context: ToolContext) -> ToolResult:
         there: Sequence[ToolSpec] = context.metadata[FINDABLE]()
@@ -106,15 +104,15 @@ class CallToolByName(BaseTool):
     The list that the model is given stays the same bytes, however many tools it finds (P92).
     """
 
-    name: ClassVar[str] = "call_tool_by_name"
-    description: ClassVar[str] = "Calls a tool that tool_search found."
-    input_model: ClassVar[type[BaseModel]] = ByName
-    effect: ClassVar[Effect] = Effect.PURE
-    brief: ClassVar[bool] = True
-    limit_s: ClassVar[float] = 10.0
-    category: ClassVar[str] = "tools"
-    permission: ClassVar[Permission] = Permission.READ
-    reaches_deferred: ClassVar[bool] = True
+    name = "call_tool_by_name"
+    description = "Calls a tool that tool_search found."
+    input_model = ByName
+    effect = Effect.PURE
+    brief = True
+    limit_s = 10.0
+    category = "tools"
+    permission = Permission.READ
+    reaches_deferred = True
 
     def stands_for(self, arguments: str) -> tuple[str, str] | None:
         try:

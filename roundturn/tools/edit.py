@@ -1,10 +1,9 @@
 """The `edit_file` tool: exact replacement in one text file that loses nobody's change (T-11, X-12)."""
 
-import asyncio
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import partial
 from io import FileIO
 from itertools import islice
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from roundturn.errors import ToolFailed
 from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
 from roundturn.tools import paths, replacement, textfile
 from roundturn.tools.nearest import nearest
-from roundturn.tools.supervised import to_the_end
+from roundturn.tools.threads import changing
 
 MAX_TEXT_BYTES = 1_000_000
 MAX_FILE_BYTES = 10_000_000
@@ -50,31 +49,23 @@ class EditFile(BaseTool):
     A repeat would find `old` again when `new` contains it (docs/decisions/0019-an-edit-is-once.md).
     """
 
-    name: ClassVar[str] = "edit_file"
-    description: ClassVar[str] = (
+    name = "edit_file"
+    description = (
         "Replace exact text in a UTF-8 file of the action directory. `old` must occur exactly once, unless "
         "replace_all. Line endings, mode and everything else stay as they are."
     )
-    input_model: ClassVar[type[BaseModel]] = EditFileInput
-    effect: ClassVar[Effect] = Effect.ONCE
-    limit_s: ClassVar[float] = 30.0
-    category: ClassVar[str] = "files"
-    permission: ClassVar[Permission] = Permission.WRITE
+    input_model = EditFileInput
+    effect = Effect.ONCE
+    limit_s = 30.0
+    category = "files"
+    permission = Permission.WRITE
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `not_found`, `is_directory`, `binary_file`, `too_big`, `no_change`,
         `old_not_found`, `ambiguous`, `already_there`, `changed_meanwhile`, `busy`, `write_failed`.
         """
-        stopped = threading.Event()
-        work = asyncio.ensure_future(asyncio.to_thread(_edit, arguments, context, stopped))
-        try:
-            return ToolResult(output=await asyncio.shield(work))
-        except asyncio.CancelledError:
-            stopped.set()
-            with suppress(ToolFailed):
-                await to_the_end(work)  # no file changes after the call has ended
-            raise
+        return ToolResult(output=await changing(partial(_edit, arguments, context)))
 
 
 def _edit(arguments: EditFileInput, context: ToolContext, stopped: threading.Event) -> str:
@@ -108,7 +99,7 @@ def _content(place: paths.Place, context: ToolContext) -> tuple[bytes, os.stat_r
             content = file.read(MAX_FILE_BYTES + 1) or b""
     if max(found.st_size, len(content)) > MAX_FILE_BYTES:
         raise _too_big(place.shown)
-    if b"\x00" in content or textfile.is_binary(content):
+    if textfile.looks_binary(content):
         raise textfile.binary(place.shown)
     return content, found
 

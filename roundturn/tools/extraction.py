@@ -13,7 +13,7 @@ from roundturn.errors import ToolFailed
 from roundturn.jsontext import clean_text
 from roundturn.tools import extractor
 from roundturn.tools.download import Page
-from roundturn.tools.supervised import to_the_end
+from roundturn.tools.threads import to_the_end
 
 EXTRACT_S = 20.0  # by the clock; of processor time it has `extractor.CPU_S`
 MAX_ANSWER_BYTES = 512 * 1024  # JSON spells a character with 12 bytes at most

@@ -1,10 +1,10 @@
 """Reading and writing text files in the action directory, bounded and atomic (T-11, X-12)."""
 
-import asyncio
 import stat
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader, FileIO
 from typing import Any, BinaryIO, ClassVar
 
@@ -12,12 +12,20 @@ from pydantic import BaseModel, Field, field_validator
 
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import clean_text
-from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
+from roundturn.tool import (
+    MAX_OUTPUT_BYTES,
+    ArgumentKind,
+    BaseTool,
+    Effect,
+    Permission,
+    ToolContext,
+    ToolResult,
+)
 from roundturn.tools import paths, replacement, textfile
+from roundturn.tools.threads import changing, reading
 
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
-MAX_OUTPUT_BYTES = 32 * 1024  # design section 12
 MAX_CONTENT_BYTES = 1_000_000
 COUNT_BYTES = 10_000_000  # beyond this the rest is not counted: a brief tool ends within a second
 CHUNK_BYTES = 256 * 1024
@@ -51,45 +59,41 @@ class WriteFileInput(BaseModel):
 class ReadFile(BaseTool):
     """Shows numbered lines of a text file."""
 
-    name: ClassVar[str] = "read_file"
-    description: ClassVar[str] = (
+    name = "read_file"
+    description = (
         "Read lines of a UTF-8 text file in the action directory. Lines are numbered from 1; "
         "binary files are refused. The answer says how to go on when there is more."
     )
-    input_model: ClassVar[type[BaseModel]] = ReadFileInput
-    effect: ClassVar[Effect] = Effect.PURE
-    brief: ClassVar[bool] = True
-    category: ClassVar[str] = "files"
-    permission: ClassVar[Permission] = Permission.READ
+    input_model = ReadFileInput
+    effect = Effect.PURE
+    brief = True
+    category = "files"
+    permission = Permission.READ
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `not_found`, `is_directory`, `binary_file`, `past_end`."""
-        stopped = threading.Event()
-        try:
-            return ToolResult(output=await asyncio.to_thread(_read, arguments, context, stopped))
-        finally:
-            stopped.set()  # a cancelled call leaves no thread reading a huge file
+        return ToolResult(output=await reading(partial(_read, arguments, context)))
 
 
 class WriteFile(BaseTool):
     """Creates or replaces a file. Runs *at least once*: the same content again changes nothing."""
 
-    name: ClassVar[str] = "write_file"
-    description: ClassVar[str] = (
+    name = "write_file"
+    description = (
         "Create a file in the action directory, or replace its whole content. Missing directories are made; "
         "readers see the old or the new content, never a part."
     )
-    input_model: ClassVar[type[BaseModel]] = WriteFileInput
-    effect: ClassVar[Effect] = Effect.KEYED
-    limit_s: ClassVar[float] = 30.0
-    category: ClassVar[str] = "files"
-    permission: ClassVar[Permission] = Permission.WRITE
+    input_model = WriteFileInput
+    effect = Effect.KEYED
+    limit_s = 30.0
+    category = "files"
+    permission = Permission.WRITE
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `is_directory`, `busy`, `write_failed`."""
-        return ToolResult(output=await asyncio.to_thread(_write, arguments, context))
+        return ToolResult(output=await changing(partial(_write, arguments, context)))
 
 
 def _read(arguments: ReadFileInput, context: ToolContext, stopped: threading.Event) -> str:
@@ -101,7 +105,7 @@ def _read(arguments: ReadFileInput, context: ToolContext, stopped: threading.Eve
         raise textfile.is_directory(arguments.path) from None
     with BufferedReader(FileIO(opened), CHUNK_BYTES) as file:
         sample = file.peek(textfile.SAMPLE_BYTES)[: textfile.SAMPLE_BYTES]
-        if b"\x00" in sample or textfile.is_binary(sample):
+        if textfile.looks_binary(sample):
             raise textfile.binary(arguments.path)
         return _slice(file, arguments, stopped)
 
@@ -169,14 +173,16 @@ def _more(file: BinaryIO, first_left: int, stopped: threading.Event) -> str:
     return f"... {at_least}{left} more lines; use offset={first_left}\n"
 
 
-def _write(arguments: WriteFileInput, context: ToolContext) -> str:
+def _write(arguments: WriteFileInput, context: ToolContext, stopped: threading.Event) -> str:
     content = arguments.content.encode()
     try:
         with paths.confined_place(arguments.path, context, create=True) as place:
             before = paths.existing(place, context)
             if before is not None and stat.S_ISDIR(before.st_mode):
                 raise textfile.is_directory(arguments.path)
-            with replacement.alone(place, threading.Event()):
+            with replacement.alone(place, stopped):
+                if stopped.is_set():
+                    raise ToolFailed(f"{arguments.path} was not written: the call was cancelled", "cancelled")
                 replacement.replace(place, content, before)
     except OSError as fault:
         raise ToolFailed(f"{arguments.path} was not written: {fault.strerror}", "write_failed") from None

@@ -17,10 +17,18 @@ from pydantic import BaseModel, Field
 
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import clean_text
-from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
+from roundturn.tool import (
+    MAX_OUTPUT_BYTES,
+    ArgumentKind,
+    BaseTool,
+    Effect,
+    Permission,
+    ToolContext,
+    ToolResult,
+)
 from roundturn.tools import paths, searcher, textfile
 from roundturn.tools.shell import environment
-from roundturn.tools.supervised import to_the_end
+from roundturn.tools.threads import to_the_end
 from roundturn.tools.walk import MAX_DEPTH, Opened, Walk, selects
 
 MAX_PATTERN_CHARS = 1_000
@@ -28,7 +36,6 @@ MAX_SHOWN = 1_000
 MAX_TIMEOUT_S = 60
 DEFAULT_TIMEOUT_S = 20
 MAX_FILE_BYTES = 10_000_000
-MAX_OUTPUT_BYTES = 32 * 1024  # design section 12
 TRAILER_BYTES = 4 * 1024
 END_S = 10.0  # for the thread that reads a last file on a slow disk
 _SEARCHER = (sys.executable, "-S", "-E", "-I", searcher.__file__)
@@ -58,17 +65,17 @@ class GrepInput(BaseModel):
 class Grep(BaseTool):
     """Not brief: how long it takes depends on the files and the pattern."""
 
-    name: ClassVar[str] = "grep"
-    description: ClassVar[str] = (
+    name = "grep"
+    description = (
         "Find lines by a regular expression in the UTF-8 text files below a directory of the action directory. "
         "Answers path:line: text. Binary files and those of more than 10 MB are left out and counted; links are "
         "not followed."
     )
-    input_model: ClassVar[type[BaseModel]] = GrepInput
-    effect: ClassVar[Effect] = Effect.PURE
-    limit_s: ClassVar[float] = MAX_TIMEOUT_S + END_S
-    category: ClassVar[str] = "files"
-    permission: ClassVar[Permission] = Permission.READ
+    input_model = GrepInput
+    effect = Effect.PURE
+    limit_s = MAX_TIMEOUT_S + END_S
+    category = "files"
+    permission = Permission.READ
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
@@ -200,7 +207,7 @@ class Search:
             sample = content[: textfile.SAMPLE_BYTES]
             if max(size, len(content)) > MAX_FILE_BYTES:
                 self._found.too_big += 1
-            elif b"\x00" in sample or textfile.is_binary(sample):
+            elif textfile.looks_binary(sample):
                 self._found.binary += 1
             else:
                 yield name, content

@@ -1,19 +1,27 @@
 """The `list_files` tool: what is in a directory, with what was left out said (X-12)."""
 
-import asyncio
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
 
-from roundturn.tool import ArgumentKind, BaseTool, Effect, Permission, ToolContext, ToolResult
+from roundturn.tool import (
+    MAX_OUTPUT_BYTES,
+    ArgumentKind,
+    BaseTool,
+    Effect,
+    Permission,
+    ToolContext,
+    ToolResult,
+)
 from roundturn.tools import paths, textfile
+from roundturn.tools.threads import reading
 from roundturn.tools.walk import Walk, selects, size_of
 
 MAX_SHOWN = 1_000
 MAX_LEVELS = 32
-MAX_OUTPUT_BYTES = 32 * 1024  # design section 12
 TRAILER_BYTES = 2 * 1024
 LIMIT_S = 0.5  # a brief tool ends within a second
 
@@ -34,25 +42,21 @@ class ListFilesInput(BaseModel):
 class ListFiles(BaseTool):
     """Shows kinds, sizes and names."""
 
-    name: ClassVar[str] = "list_files"
-    description: ClassVar[str] = (
+    name = "list_files"
+    description = (
         "List a directory in the action directory: kind (file, dir, link, other), size in bytes, path below it. "
         "Links are shown, never followed. A path in quotes has escapes: \\xNN is a byte that is not UTF-8."
     )
-    input_model: ClassVar[type[BaseModel]] = ListFilesInput
-    effect: ClassVar[Effect] = Effect.PURE
-    brief: ClassVar[bool] = True
-    category: ClassVar[str] = "files"
-    permission: ClassVar[Permission] = Permission.READ
+    input_model = ListFilesInput
+    effect = Effect.PURE
+    brief = True
+    category = "files"
+    permission = Permission.READ
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"path": "path"}
 
     async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Raises `ToolFailed`: `path_refused`, `not_found`."""
-        stopped = threading.Event()
-        try:
-            return ToolResult(output=await asyncio.to_thread(_list, arguments, context, stopped))
-        finally:
-            stopped.set()  # a cancelled call leaves no thread at work
+        return ToolResult(output=await reading(partial(_list, arguments, context)))
 
 
 def _list(arguments: ListFilesInput, context: ToolContext, stopped: threading.Event) -> str:

@@ -12,15 +12,24 @@ from pydantic import BaseModel, Field, field_validator
 from roundturn.errors import ToolFailed
 from roundturn.sandbox import Command, Sandbox
 from roundturn.shell import judge
-from roundturn.tool import ArgumentKind, Asking, BaseTool, Effect, Permission, ToolContext, ToolResult
+from roundturn.tool import (
+    MAX_OUTPUT_BYTES,
+    ArgumentKind,
+    Asking,
+    BaseTool,
+    Effect,
+    Permission,
+    ToolContext,
+    ToolResult,
+)
 from roundturn.tools.capture import Capture
-from roundturn.tools.supervised import STOP_S, Ending, Supervised, to_the_end
+from roundturn.tools.supervised import STOP_S, Ending, Supervised
+from roundturn.tools.threads import to_the_end
 
 MAX_COMMAND_CHARS = 32_768
 MAX_TIMEOUT_S = 3_600
 DEFAULT_TIMEOUT_S = 120  # design section 12
 SHELLS = (Path("/bin/bash"), Path("/bin/sh"))
-MAX_OUTPUT_BYTES = 32 * 1024  # design section 12
 NOTES_BYTES = 512  # of these, for what is said about the output
 KEY = "IDEMPOTENCY_KEY"
 LOCALE = ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME")
@@ -50,18 +59,18 @@ class Bash(BaseTool):
     parent that it sees has the same short environment as the command itself.
     """
 
-    name: ClassVar[str] = "bash"
-    description: ClassVar[str] = (
+    name = "bash"
+    description = (
         "Run a shell command in the action directory, without input and with a short environment. Answers "
         "with stdout and stderr in one; of a long output with its beginning and end. Processes that the "
         "command leaves in the background are ended with it."
     )
-    input_model: ClassVar[type[BaseModel]] = BashInput
-    effect: ClassVar[Effect] = Effect.ONCE
-    limit_s: ClassVar[float] = MAX_TIMEOUT_S + STOP_S + 10.0  # T-12: more than the tool's own limit
-    category: ClassVar[str] = "shell"
-    permission: ClassVar[Permission] = Permission.EXECUTE
-    privileged: ClassVar[bool] = True
+    input_model = BashInput
+    effect = Effect.ONCE
+    limit_s = MAX_TIMEOUT_S + STOP_S + 10.0  # T-12: more than the tool's own limit
+    category = "shell"
+    permission = Permission.EXECUTE
+    privileged = True
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {"command": "command"}
 
     def is_read_only(self, arguments: Any) -> bool:

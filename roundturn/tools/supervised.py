@@ -6,11 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from roundturn.tools import reaper
 from roundturn.tools.capture import Capture
@@ -25,8 +24,6 @@ STATUS_BYTES = 4 * 1024
 SWEEPS = 5
 # Isolated and without site packages: it starts in a few milliseconds and cannot load what a command wrote.
 _SUPERVISOR = (sys.executable, "-S", "-E", "-I", reaper.__file__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -160,17 +157,3 @@ def _parse(status: bytes) -> Ending:
 def _close(ends: Sequence[int]) -> None:
     for end in ends:
         os.close(end)
-
-
-async def to_the_end(work: Awaitable[T]) -> T:
-    """Awaits `work` however often the caller is cancelled meanwhile; the cancellation comes after it."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as stop:
-            cancelled = stop
-    if cancelled is not None:
-        raise cancelled
-    return task.result()

@@ -23,6 +23,11 @@ def is_binary(raw: bytes, spared: int = 0) -> bool:
     return bad > max(len(text) * MAX_UNDECODABLE, spared)
 
 
+def looks_binary(raw: bytes) -> bool:
+    """Of a whole file or its beginning, where one NUL is enough."""
+    return b"\x00" in raw or is_binary(raw)
+
+
 def binary(path: str) -> ToolFailed:
     return ToolFailed(
         f"{path} is not UTF-8 text (NUL or undecodable bytes); look at such files with a command",

@@ -1,6 +1,7 @@
 """Files are shown in numbered, bounded slices and replaced whole."""
 
 import asyncio
+import fcntl
 import os
 import stat
 import threading
@@ -302,3 +303,23 @@ def test_content_is_limited_in_bytes(content: str) -> None:
     with pytest.raises(ValidationError):
         WriteFileInput(path="f", content=content)
     WriteFileInput(path="f", content="x" * 1_000_000)
+
+
+async def test_a_cancelled_write_changes_nothing_afterwards(context: ToolContext) -> None:
+    """It waits for the lock that another one holds, is cancelled, and the lock comes free."""
+    file = context.cwd / "f"
+    file.write_text("before")
+    directory = os.open(context.cwd, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        writing = asyncio.create_task(write(context, "f", "too late"))
+        done, _ = await asyncio.wait({writing}, timeout=0.2)
+        assert not done, "it waits for the lock"
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        fcntl.flock(directory, fcntl.LOCK_UN)
+        await write(context, "g", "afterwards")
+        assert file.read_text() == "before"
+    finally:
+        os.close(directory)
