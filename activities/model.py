@@ -18,7 +18,7 @@ from roundturn import ids
 from roundturn.errors import ModelRefused, ModelUnavailable
 from roundturn.event import NewEvent
 from roundturn.jsontext import NotJson, cut, parse_object
-from roundturn.ledger import FINAL, PlannedCall, StoredReply
+from roundturn.ledger import FINAL, CallRow, PlannedCall, StoredReply
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
 from roundturn.registry import ToolRegistry
@@ -193,6 +193,6 @@ def _outcome(stored: StoredReply) -> ModelOutcome:
     return ModelOutcome(kind="final")
 
 
-def _call_plan(row: Any) -> CallPlan:
+def _call_plan(row: CallRow) -> CallPlan:
     name = ids.printable(row.tool)
     return CallPlan(id=row.id, tool=name, effect=row.effect, limit_s=row.limit_s, brief=row.brief)

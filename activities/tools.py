@@ -22,7 +22,7 @@ from roundturn.jsontext import NotJson, parse_object
 from roundturn.ledger import FINAL, OpenCall
 from roundturn.registry import ToolRegistry
 from roundturn.store import Store
-from roundturn.tool import AGENT, FINDABLE, Directive, Effect, directive_of
+from roundturn.tool import AGENT, FINDABLE, Directive, Effect
 
 STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
 
@@ -91,8 +91,7 @@ class ToolActivities:
         assert opened is not None, "a call is in the ledger before it is scheduled"
         row = opened.row
         if row.status in FINAL:
-            status: Literal["denied", "completed"] = "denied" if row.status == "denied" else "completed"
-            return ToolOutcome(status=status, directive=directive_of(row.metadata))
+            return _outcome(ToolExecutionResult.standing(row))
         if not opened.may_begin:
             return ToolOutcome(status="fenced")
         ctx = await self._context(opened, step.grant)
@@ -101,12 +100,9 @@ class ToolActivities:
             "tool.returned",
             tool=row.tool[:64],
             status=result.status,
-            error_type=result.metadata.get("error_type", ""),
+            error_type=result.error_type,
         )
-        if result.suspension is None:
-            return ToolOutcome(status=result.status, directive=directive_of(result.metadata))
-        waits = result.suspension
-        return ToolOutcome(status="suspended", approval_id=waits.approval, expires_at=waits.expires_at)
+        return _outcome(result)
 
     async def _context(self, opened: OpenCall, grant: str | None) -> CallContext:
         row = opened.row
@@ -155,6 +151,13 @@ class ToolActivities:
                 if why is not None and why.worker_shutdown:
                     raise shutting_down() from None
                 raise
+
+
+def _outcome(result: ToolExecutionResult) -> ToolOutcome:
+    if result.suspension is None:
+        return ToolOutcome(status=result.status, directive=result.directive)
+    waits = result.suspension
+    return ToolOutcome(status="suspended", approval_id=waits.approval, expires_at=waits.expires_at)
 
 
 async def _end(run: asyncio.Task[ToolExecutionResult]) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
+from roundturn.ledger import CallRow
 from roundturn.rules import Decision, RuleContext
-from roundturn.tool import ToolResult, ToolSpec
+from roundturn.tool import Directive, ToolResult, ToolSpec, directive_of
 
 Status = Literal["completed", "denied", "suspended"]
 
@@ -80,6 +81,23 @@ class ToolExecutionResult(BaseModel, frozen=True):
     result: ToolResult
     metadata: dict[str, Any] = {}
     suspension: Suspension | None = None
+
+    @property
+    def error_type(self) -> str:
+        """Empty when nothing went wrong."""
+        return str(self.metadata.get("error_type", ""))
+
+    @property
+    def directive(self) -> Directive | None:
+        """What the tool asks of the workflow."""
+        return directive_of(self.metadata)
+
+    @classmethod
+    def standing(cls, row: CallRow) -> "ToolExecutionResult":
+        """Of a final row, whoever wrote it."""
+        status: Status = "denied" if row.status == "denied" else "completed"
+        result = ToolResult(output=row.output, is_error=row.is_error)
+        return cls(status=status, result=result, metadata=dict(row.metadata))
 
     @classmethod
     def completed(cls, result: ToolResult, **metadata: Any) -> "ToolExecutionResult":

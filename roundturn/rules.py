@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from roundturn.glob import first_match
 from roundturn.matching import ArgumentMatch, unjudgeable
 from roundturn.mode import RunMode
-from roundturn.shell import warn_about
+from roundturn.runners import warn_about
 from roundturn.tool import Exposure, Permission, ToolSpec
 
 RuleEffect = Literal["allow", "deny", "hide", "require_approval", "auto_approve"]

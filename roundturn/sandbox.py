@@ -30,14 +30,6 @@ class Confinement:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a worker found at its start: the confinement and why it is this one."""
-
-    confinement: Confinement
-    why: str
-
-
-@dataclass(frozen=True)
 class Command:
     """One process to be: its program by an absolute path, where it starts and all of its environment.
 

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from roundturn.reading import READERS, Reader
-from roundturn.shell import MOST_BARE_CHARS, RUNNERS, command_matches, judge, warn_about
+from roundturn.runners import RUNNERS, warn_about
+from roundturn.shell import MOST_BARE_CHARS, command_matches, judge
 from tests.requirements import requirement
 
 NOT_PLAIN = [

@@ -174,15 +174,15 @@ async def build_workers(
 async def find_sandbox(settings: Settings) -> Sandbox:
     """The one of this worker, tried, and told in one line of the log."""
     outside = files(settings.store_url)
-    sandbox, found = await asyncio.to_thread(choose, settings.sandbox, settings.home, outside)
+    sandbox, why = await asyncio.to_thread(choose, settings.sandbox, settings.home, outside)
     level = logging.INFO
-    if settings.sandbox != "none" and not found.confinement.is_complete:
+    if settings.sandbox != "none" and not sandbox.confinement.is_complete:
         level = logging.ERROR if settings.sandbox == "bwrap" else logging.WARNING
     log.log(
         level,
         "worker.sandbox",
-        why=found.why,
-        **asdict(found.confinement),
+        why=why,
+        **asdict(sandbox.confinement),
     )
     return sandbox
 

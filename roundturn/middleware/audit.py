@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Literal, cast
 
 from roundturn.call import Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
-from roundturn.ledger import FINAL, CallRow, Outcome
+from roundturn.ledger import FINAL, Outcome
 from roundturn.store import Ledger, insist
-from roundturn.tool import ToolResult, directive_of
 
 
 class Audit:
@@ -26,13 +24,13 @@ class Audit:
         attempt = Attempt(
             id=ctx.attempt,
             status=result.status,
-            error_type=str(result.metadata.get("error_type", "")),
+            error_type=result.error_type,
             started_at=started,
             elapsed_ms=round((self._clock() - started).total_seconds() * 1000),
             grant=ctx.grant,
         )
-        directive = directive_of(result.metadata)
-        if result.status == "suspended" or (directive is not None and directive.wait_s is not None):
+        waits = result.directive is not None and result.directive.wait_s is not None
+        if result.status == "suspended" or waits:
             await insist(partial(self._ledger.audit, ctx.tool_call_id, attempt), asyncio.sleep)
             return result
         outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)
@@ -40,13 +38,4 @@ class Audit:
         row = await insist(write, asyncio.sleep)
         if row.status not in FINAL:  # another attempt runs it, and that one's result will stand
             raise Unavailable(f"call {ctx.tool_call_id} is being run by another attempt")
-        return standing_result(row)
-
-
-def standing_result(row: CallRow) -> ToolExecutionResult:
-    """A final row as the chain's result, whoever wrote it."""
-    return ToolExecutionResult(
-        status=cast(Literal["completed", "denied"], row.status),
-        result=ToolResult(output=row.output, is_error=row.is_error),
-        metadata=dict(row.metadata),
-    )
+        return ToolExecutionResult.standing(row)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from roundturn.sandbox import Found, Sandbox, SandboxRefused
+from roundturn.sandbox import Sandbox, SandboxRefused
 from roundturn.sandboxes.bwrap import PROGRAM, Bubblewrap
 from roundturn.sandboxes.none import Refusing, Unconfined
 from roundturn.sandboxes.probe import fault
@@ -13,18 +13,19 @@ from roundturn.sandboxes.probe import fault
 
 def choose(
     wanted: Literal["auto", "bwrap", "none"], home: Path, outside: Sequence[Path] = ()
-) -> tuple[Sandbox, Found]:
-    """Blocks while the probe runs. `bwrap` demands it: where it does not hold, every command is refused.
+) -> tuple[Sandbox, str]:
+    """And why it is this one. Blocks while the probe runs. `bwrap` demands it: where it does not hold, every command
+    is refused.
 
     `home` is the state directory, `outside` are files of the state that are not in it.
     """
     if wanted == "none":
-        return _found(Unconfined(), "the settings want none")
+        return Unconfined(), "the settings want none"
     sandbox, wrong = _tried(home, outside)
     if sandbox is not None and wrong is None:
-        return _found(sandbox, "its probe held")
+        return sandbox, "its probe held"
     why = f"{PROGRAM} cannot be used: {wrong}"
-    return _found(Refusing(why) if wanted == "bwrap" else Unconfined(), why)
+    return Refusing(why) if wanted == "bwrap" else Unconfined(), why
 
 
 def _tried(home: Path, outside: Sequence[Path]) -> tuple[Sandbox | None, str | None]:
@@ -36,7 +37,3 @@ def _tried(home: Path, outside: Sequence[Path]) -> tuple[Sandbox | None, str | N
         return sandbox, fault(sandbox, home)
     except (SandboxRefused, OSError) as refused:
         return None, str(refused)
-
-
-def _found(sandbox: Sandbox, why: str) -> tuple[Sandbox, Found]:
-    return sandbox, Found(sandbox.confinement, why)

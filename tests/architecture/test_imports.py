@@ -132,3 +132,11 @@ def _imports_of(folder: str, foreign: tuple[str, ...]) -> list[str]:
         for name, line in m.imports()
         if any(name == other or name.startswith(f"{other}.") for other in foreign)
     ]
+
+
+@requirement("M-16", "M-01")
+def test_the_executor_of_the_chain_knows_no_policy_and_no_store() -> None:
+    """What it runs around a tool is all of one kind, and what these layers do is none of its business."""
+    known = {name.rpartition(".")[0] for name, _ in module("roundturn/registry.py").imports()}
+    ours = {name for name in known if name.startswith("roundturn")}
+    assert ours == {f"roundturn.{name}" for name in ("call", "errors", "ids", "message", "names", "tool")}

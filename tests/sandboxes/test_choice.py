@@ -68,9 +68,9 @@ async def test_a_broken_bwrap_refuses_every_command_where_it_is_demanded(
     if "@BWRAP" in BROKEN[case]:
         bubblewrap(home)
     install(BROKEN[case], tmp_path / "bin", monkeypatch)
-    sandbox, found = choose("bwrap", home)
-    assert not found.confinement.is_complete
-    assert found.why.startswith(f"bwrap cannot be used: {WHY.get(case, '')}")
+    sandbox, why = choose("bwrap", home)
+    assert not sandbox.confinement.is_complete
+    assert why.startswith(f"bwrap cannot be used: {WHY.get(case, '')}")
     tool = Bash(sandbox)
     assert tool.spec().approval == "always"
     with pytest.raises(SandboxRefused, match="bwrap cannot be used"):
@@ -82,9 +82,9 @@ def test_auto_goes_on_without_it_and_hides_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    sandbox, found = choose("auto", home)
+    sandbox, why = choose("auto", home)
     assert isinstance(sandbox, Unconfined)
-    assert "not installed" in found.why
+    assert "not installed" in why
     assert Bash(sandbox).spec().approval == "always"
 
 

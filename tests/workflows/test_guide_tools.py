@@ -58,7 +58,7 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
     turn = await s.send("go")
     row = await s.ended(turn)
 
-    async def told(position: str) -> tuple[str, str]:
+    async def told(position: str, turn: str = turn) -> tuple[str, str]:
         found = await s.client.store.ledger.read(f"{turn}.{position}")
         assert found is not None
         return found.output, str(found.metadata.get("error_type", ""))
@@ -71,6 +71,9 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
     assert "'tickets-stay-open-at-night' of the operator layer: a person closes tickets" in output
     assert await told("1.2") == (f'{{"closed":"TEST-1","request":"{turn}.1.2"}}', "")
     assert row.state == "completed"
+    another = await s.send("go")
+    await s.ended(another)
+    assert await told("0.0", another) == ("checkout is slow", ""), "nobody else has said it in this turn"
     shown = {
         tool["function"]["name"]: tool["function"] for tool in (await s.model.requests())[0]["body"]["tools"]
     }

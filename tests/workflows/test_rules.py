@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roundturn.event import RunEvent
+from roundturn.errors import UsageError
 from tests import rows
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
@@ -27,10 +27,6 @@ def agents(tmp_path: Path) -> Path:
 async def shown(s: System, request: int = 0) -> set[str]:
     body = (await s.model.requests())[request]["body"]
     return {tool["function"]["name"] for tool in body.get("tools", [])}
-
-
-async def settled(s: System, run: str) -> list[RunEvent]:
-    return [event for event in await s.events(run) if event.type == "tool.settled"]
 
 
 def record(id_: str, effect: str, match: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -212,7 +208,7 @@ async def test_a_session_works_only_under_the_work_roots(system: OpenSystem, tmp
     (allowed / "out").symlink_to(tmp_path)
     s = await system(scenario("go", step(text="done")), work_roots=[str(allowed)])
     for place in (s.workdir, allowed / "out", allowed / ".."):
-        with pytest.raises(Exception, match="outside of the work roots"):
+        with pytest.raises(UsageError, match="outside of the work roots"):
             await s.client.open_session("assistant", place)
     inside = await s.client.open_session("assistant", allowed / "in")
     # A client with other settings cannot lead the worker elsewhere either.
