@@ -31,10 +31,10 @@ from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
 from tests.effects import effects
 from tests.scripted_server import ScriptedServer, scripted_server
+from tests.waiting import DEADLINE_S, until
 from workflows.wire import connect
 
 ROOT = Path(__file__).parent.parent
-DEADLINE_S = 60.0
 
 
 def free_port() -> int:
@@ -91,19 +91,6 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"waited {DEADLINE_S} s for {what}"
         time.sleep(0.02)
-
-
-async def until(condition: Callable[[], Any], what: str, limit_s: float = DEADLINE_S) -> Any:
-    """Waits for a condition (plain or async) and returns what it found; fails the test after `limit_s`."""
-    end = time.monotonic() + limit_s
-    while True:
-        found = condition()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return found
-        assert time.monotonic() < end, f"waited {limit_s} s for {what}"
-        await asyncio.sleep(0.03)
 
 
 @dataclass

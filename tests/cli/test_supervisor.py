@@ -14,6 +14,7 @@ import pytest
 from gateway.dev import supervisor as supervision
 from gateway.dev.supervisor import Child, Log, Part, Supervisor, supervised
 from tests.requirements import requirement
+from tests.waiting import until
 
 SLEEPS = "import time; time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
@@ -53,12 +54,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def at_once(_pid: int) -> None:
@@ -238,7 +233,7 @@ async def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> Non
         child = int(await asyncio.to_thread(parent.stdout.readline))
         assert alive(child)
         parent.kill()
-    await until(lambda: not alive(child), 5)
+    await until(lambda: not alive(child), limit_s=5)
 
 
 async def test_a_child_does_not_hear_the_terminal(supervisor: Supervisor) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from roundturn.tools.reaper import holders
 from roundturn.tools.shell import Bash, BashInput
 from tests.requirements import requirement
 from tests.sandboxes.real import bubblewrap
+from tests.waiting import until
 
 GRACE_S = 3.0
 MARGIN_S = 3.0  # for a busy machine
@@ -42,13 +42,6 @@ async def bash(sandbox: Bubblewrap, context: ToolContext, command: str, timeout_
 
 def running(context: ToolContext) -> list[int]:
     return holders(f"IDEMPOTENCY_KEY={context.idempotency_key}".encode())
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        await asyncio.sleep(0.01)
 
 
 @requirement("T-12")
@@ -118,7 +111,7 @@ async def test_a_crowd_of_stubborn_processes_ends_with_the_call(
     assert time.monotonic() - started < 20
     assert running(context) == []
     assert len(inside) > 100
-    await until(lambda: not any(_alive(pid) for pid in inside), MARGIN_S)
+    await until(lambda: not any(_alive(pid) for pid in inside), limit_s=MARGIN_S)
 
 
 @requirement("P25")
@@ -161,8 +154,8 @@ async def test_a_confined_command_ends_when_its_worker_is_killed(
         worker.send_signal(signal.SIGKILL)
         worker.wait()
     assert len(inside) >= 4
-    await until(lambda: not any(_alive(pid) for pid in inside), GRACE_S + MARGIN_S)
-    await until(lambda: running(context) == [], MARGIN_S)
+    await until(lambda: not any(_alive(pid) for pid in inside), limit_s=GRACE_S + MARGIN_S)
+    await until(lambda: running(context) == [], limit_s=MARGIN_S)
 
 
 @requirement("P25")
@@ -178,7 +171,7 @@ async def test_without_its_supervisor_a_confined_command_ends_too(
     os.kill(supervisor, signal.SIGKILL)
     result = await call
     assert "supervisor was killed" in result.output
-    await until(lambda: not any(_alive(pid) for pid in inside), MARGIN_S)
+    await until(lambda: not any(_alive(pid) for pid in inside), limit_s=MARGIN_S)
 
 
 @requirement("X-12")

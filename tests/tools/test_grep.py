@@ -19,6 +19,7 @@ from roundturn.tools import grep as grep_module
 from roundturn.tools import searcher, walk
 from roundturn.tools.grep import Grep, GrepInput, Search
 from tests.requirements import requirement
+from tests.waiting import until
 
 ENDLESS = r"(x+x+)+y"  # doubles its work with each letter that does not fit
 VICTIM = "x" * 60
@@ -72,13 +73,6 @@ def busy(context: ToolContext) -> list[int]:
         pid: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in searchers(context)
     }
     return [pid for pid, fields in ticks.items() if int(fields[11]) > os.sysconf("SC_CLK_TCK") // 4]
-
-
-async def until(condition: Any, limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        await asyncio.sleep(0.01)
 
 
 @requirement("T-17")

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from roundturn.tools import shell, supervised
 from roundturn.tools.capture import HEAD_BYTES, TAIL_BYTES, Capture
 from roundturn.tools.shell import Bash, BashInput
 from tests.requirements import requirement
+from tests.waiting import until
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and adopted orphans")
 STUBBORN = 'trap "" TERM; (trap "" TERM; sleep 300)& sleep 300'  # field case P25, word for word
@@ -46,13 +46,6 @@ def alive(pid: int) -> bool:
         return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
     except ProcessLookupError:
         return False
-
-
-async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        await asyncio.sleep(0.01)
 
 
 def recorded(context: ToolContext, count: int) -> list[int]:
