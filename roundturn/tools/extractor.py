@@ -8,6 +8,7 @@ descriptor 0; on descriptor 1 goes one JSON object with `title`, `text`, `total`
 import codecs
 import json
 import re
+import resource
 import sys
 from contextlib import suppress
 
@@ -28,8 +29,6 @@ DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1
 
 def bound() -> None:
     """No more than this of processor and memory, no files, and nothing of network or processes from Python code."""
-    import resource  # here, because the worker imports this module where there is no such thing
-
     for limit, most in (
         (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_AS, MEMORY_BYTES),

@@ -27,7 +27,7 @@ from roundturn.tool import (
     ToolResult,
 )
 from roundturn.tools import paths, searcher, textfile
-from roundturn.tools.shell import environment
+from roundturn.tools.supervised import KEY
 from roundturn.tools.threads import to_the_end
 from roundturn.tools.walk import MAX_DEPTH, Opened, Walk, selects
 
@@ -38,7 +38,7 @@ DEFAULT_TIMEOUT_S = 20
 MAX_FILE_BYTES = 10_000_000
 TRAILER_BYTES = 4 * 1024
 END_S = 10.0  # for the thread that reads a last file on a slow disk
-_SEARCHER = (sys.executable, "-S", "-E", "-I", searcher.__file__)
+_SEARCHER = (sys.executable, "-S", "-I", searcher.__file__)
 
 
 class GrepInput(BaseModel):
@@ -135,7 +135,7 @@ class Search:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env=environment(context, os.environ),
+                env={KEY: context.idempotency_key},
                 start_new_session=True,
             )
         except OSError as fault:

@@ -1,6 +1,6 @@
 """Stands between the worker and one shell command, so that its processes end even if the worker is killed.
 
-Started by its path, without site packages: `python -S -E -I reaper.py GRACE_S LINGER_S PROGRAM ARGUMENT...`.
+Started by its path, without site packages: `python -S -I reaper.py GRACE_S LINGER_S PROGRAM ARGUMENT...`.
 Descriptor 0 is a pipe that the worker holds open: its end, also by the worker's death, means stop.
 Descriptor 1 is the command's output. On descriptor 2 go two lines: the command's process id, then its exit
 code (negative: the signal) and 1 if processes that it left behind had to be ended, else 0.

@@ -1,6 +1,6 @@
 """Looks for a regular expression in what it is handed, in a process of its own: some patterns never come to an end.
 
-Started by its path, without site packages: `python -S -E -I searcher.py CPU_S`. It opens no file and is given no
+Started by its path, without site packages: `python -S -I searcher.py CPU_S`. It opens no file and is given no
 path. On descriptor 0 comes a line of JSON `[pattern, ignore_case]`, then any number of times a line
 `LENGTH ALLOWANCE` with so many bytes of a file behind it. To each goes one line of JSON on descriptor 1: a
 string says what is wrong and is the last; a list has `[line number, excerpt]` of at most ALLOWANCE lines.

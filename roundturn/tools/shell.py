@@ -23,7 +23,7 @@ from roundturn.tool import (
     ToolResult,
 )
 from roundturn.tools.capture import Capture
-from roundturn.tools.supervised import STOP_S, Ending, Supervised
+from roundturn.tools.supervised import KEY, STOP_S, Ending, Supervised
 from roundturn.tools.threads import to_the_end
 
 MAX_COMMAND_CHARS = 32_768
@@ -31,7 +31,6 @@ MAX_TIMEOUT_S = 3_600
 DEFAULT_TIMEOUT_S = 120  # design section 12
 SHELLS = (Path("/bin/bash"), Path("/bin/sh"))
 NOTES_BYTES = 512  # of these, for what is said about the output
-KEY = "IDEMPOTENCY_KEY"
 LOCALE = ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME")
 PASSED_ON = (*LOCALE, "TZ", "TMPDIR")
 

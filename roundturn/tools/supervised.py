@@ -21,9 +21,10 @@ DRAIN_S = 0.5  # for output that is still in the pipe when every process is gone
 EXIT_POLL_S = 0.002
 CHUNK_BYTES = 64 * 1024  # what a pipe holds on Linux
 STATUS_BYTES = 4 * 1024
+KEY = "IDEMPOTENCY_KEY"  # in the environment of every process of a call: by it they are found again
 SWEEPS = 5
 # Isolated and without site packages: it starts in a few milliseconds and cannot load what a command wrote.
-_SUPERVISOR = (sys.executable, "-S", "-E", "-I", reaper.__file__)
+_SUPERVISOR = (sys.executable, "-S", "-I", reaper.__file__)
 
 
 @dataclass(frozen=True)
