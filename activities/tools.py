@@ -14,6 +14,7 @@ from temporalio import activity
 
 from activities.failures import shutting_down, translating
 from activities.heartbeat import beating
+from activities.live_rules import LiveRules
 from activities.snapshots import Snapshots
 from roundturn import ids
 from roundturn.call import CallContext, SessionRef, ToolExecutionResult
@@ -59,6 +60,7 @@ class ToolActivities:
         self._store = store
         self._registry = registry
         self._snapshots = snapshots
+        self._live = LiveRules()
 
     @activity.defn
     @translating
@@ -114,7 +116,8 @@ class ToolActivities:
             arguments, fault = parse_object(row.arguments), ""
         except NotJson as not_json:
             arguments, fault = {}, str(not_json)
-        rules = snapshot.rules(opened.entries, opened.run_mode, opened.action_dir)
+        frozen = snapshot.rules(opened.entries, opened.run_mode, opened.action_dir)
+        rules = self._live.layer(opened.live).over(frozen)
         return CallContext(
             tool_call_id=row.id,
             tool_name=row.tool,

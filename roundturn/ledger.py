@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from roundturn.live_rules import LiveRulesRow
 from roundturn.message import AskedCall, Reply
 from roundturn.mode import RunMode
 from roundturn.tool import Effect
@@ -77,7 +78,7 @@ Claim = Literal["won", "final", "busy", "stopped", "ungranted"]
 class OpenCall:
     """All that running a call needs, read at one moment; `snapshot` is the digest of the session's.
 
-    `may_begin`: its turn runs and no stop was accepted.
+    `may_begin`: its turn runs and no stop was accepted. `live`: the rules for all sessions, if there were ever some.
     """
 
     row: CallRow
@@ -88,3 +89,4 @@ class OpenCall:
     snapshot: str
     entries: tuple[str, ...]
     run_mode: RunMode
+    live: LiveRulesRow | None

@@ -19,6 +19,7 @@ Verdict = Literal["allow", "ask", "deny"]
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 RULE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LOOSENING: frozenset[RuleEffect] = frozenset({"allow", "auto_approve"})
+ABOVE_THE_MODE = ("operator", "live")
 
 
 def _listed(value: Any) -> Any:
@@ -118,7 +119,7 @@ class Rule(BaseModel, frozen=True, extra="forbid", serialize_by_alias=True):
 class Layer(BaseModel, frozen=True):
     """The rules of one author. Layers are conjunctive: each must let a call pass (R-02)."""
 
-    name: Literal["operator", "agent", "embedder"]
+    name: Literal["operator", "live", "agent", "embedder"]
     rules: tuple[Rule, ...] = ()
 
     @cached_property
@@ -266,11 +267,11 @@ def decide(spec: ToolSpec, arguments: Mapping[str, Any] | None, context: RuleCon
     said = Opinions()
     _platform(question, said)
     for layer in context.layers:
-        if layer.name == "operator":
+        if layer.name in ABOVE_THE_MODE:
             _ask_layer(layer, question, said)
     _run_mode(question, said)
     for layer in context.layers:
-        if layer.name != "operator":
+        if layer.name not in ABOVE_THE_MODE:
             _ask_layer(layer, question, said)
     return _verdict(question, said)
 
@@ -332,6 +333,8 @@ def _allow_list(layer: Layer, context: RuleContext) -> str:
 def _not_named(layer: Layer, question: Question) -> str:
     if layer.name == "agent":
         return f"the agent {question.context.agent} does not list it"
+    if layer.name == "live":
+        return "the allow list of the live rules does not name it"
     return f"the {layer.name}'s allow list does not name it"
 
 

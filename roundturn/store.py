@@ -13,6 +13,7 @@ from roundturn.call import Attempt
 from roundturn.errors import Unavailable
 from roundturn.event import NewEvent, RunEvent, RunState, TurnState
 from roundturn.ledger import CallRow, Claim, OpenCall, Outcome, PlannedCall, StoredReply
+from roundturn.live_rules import LiveRulesRow
 from roundturn.message import Entry, Reply, Usage
 from roundturn.mode import RunMode
 from roundturn.rules import entries_of
@@ -305,6 +306,14 @@ class Actions(Protocol):
         """
 
 
+class LiveRules(Protocol):
+    async def read(self) -> LiveRulesRow | None:
+        """None: there were never any."""
+
+    async def replace(self, text: str, actor: str) -> LiveRulesRow:
+        """Whole, whatever was there; the same text leaves the record as it is. Read by each call from then on (R-18)."""
+
+
 class Journal(Protocol):
     async def append(self, run: str, events: Sequence[NewEvent]) -> None:
         """For facts that come with no other row; repeated, they are written again."""
@@ -345,5 +354,6 @@ class Store:
     approvals: Approvals
     runs: Runs
     actions: Actions
+    live_rules: LiveRules
     journal: Journal
     blobs: Blobs

@@ -15,6 +15,7 @@ from roundturn.stores.engine import Database
 from roundturn.stores.inbox import SqlInbox
 from roundturn.stores.journal import SqlJournal
 from roundturn.stores.ledger import SqlLedger
+from roundturn.stores.live_rules import SqlLiveRules
 from roundturn.stores.migrations import current, head
 from roundturn.stores.runs import SqlRuns
 from roundturn.stores.sessions import SqlSessions
@@ -55,6 +56,7 @@ def ports(database: Database, blobs: Path) -> Store:
         approvals=SqlApprovals(database),
         runs=SqlRuns(database),
         actions=SqlActions(database),
+        live_rules=SqlLiveRules(database),
         journal=SqlJournal(database),
         blobs=DirectoryBlobs(blobs),
     )

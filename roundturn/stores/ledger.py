@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, bindparam, select, update
+from sqlalchemy import BigInteger, Row, bindparam, select, true, update
 
 from roundturn import ids
 from roundturn.call import Attempt
@@ -15,7 +15,8 @@ from roundturn.rules import entries_of
 from roundturn.stores.engine import Database, Tx, each_dialect, now, reading, writing
 from roundturn.stores.fence import Fence, fence
 from roundturn.stores.journal import append
-from roundturn.stores.tables import actions, approvals, attempts, now_ms, tool_calls
+from roundturn.stores.live_rules import COLUMNS, live_row
+from roundturn.stores.tables import actions, approvals, attempts, live_rules, now_ms, tool_calls
 from roundturn.tool import Effect
 
 UNKNOWN = (
@@ -27,6 +28,8 @@ ROW = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live
     tool_calls.c.id == bindparam("call")
 )
 LOCKED = ROW.with_for_update(key_share=True)
+# With the rules for all sessions, which cost no statement of their own.
+OPEN = ROW.add_columns(*COLUMNS).outerjoin(live_rules, true())
 OF_CALL = tool_calls.update().where(tool_calls.c.id == bindparam("call"))
 LEASE = bindparam("lease_ms", type_=BigInteger())
 TAKE = OF_CALL.values(status="claimed", owner=bindparam("by"), lease_until=now_ms() + LEASE)
@@ -49,7 +52,7 @@ class SqlLedger:
 
     @reading
     def open_call(self, tx: Tx, call: str) -> OpenCall | None:
-        row = _row(tx, call, lock=False)
+        row = tx.execute(OPEN, {"call": call}).one_or_none()
         if row is None:
             return None
         standing = fence(tx, row.turn, lock=False)
@@ -62,6 +65,7 @@ class SqlLedger:
             snapshot=standing.snapshot,
             entries=entries_of(standing.entry, standing.depth),
             run_mode=standing.run_mode,
+            live=live_row(row),
         )
 
     @writing

@@ -352,6 +352,16 @@ verdicts = Table(
     Index("verdicts_approval", "approval", "id"),
 )
 
+live_rules = Table(
+    "live_rules",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),  # one for all
+    Column("text", CleanText, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("actor", CleanText, nullable=False),
+    Column("at", UtcMillis, nullable=False),
+)
+
 event_counters = Table(
     "event_counters",
     metadata,

@@ -190,7 +190,9 @@ class Bench:
         self.registry = ToolRegistry()
         for tool in tools:
             self.registry.register(tool)
-        ports: dict[str, Any] = dict.fromkeys(("sessions", "inbox", "turns", "transcript", "runs", "journal"))
+        ports: dict[str, Any] = dict.fromkeys(
+            ("sessions", "inbox", "turns", "transcript", "runs", "live_rules", "journal")
+        )
         middleware.install(
             self.registry,
             Store(

@@ -304,3 +304,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("verdicts_approval", "verdicts", ["approval", "id"], unique=False)
+    op.create_table(
+        "live_rules",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("id = 1"),
+        sa.PrimaryKeyConstraint("id"),
+    )
