@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from roundturn.call import Attempt, CallContext, Next, ToolExecutionResult
+from roundturn.call import OUTCOME_UNKNOWN, Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
-from roundturn.ledger import FINAL, Outcome
+from roundturn.ledger import FINAL, CallRow, Outcome
 from roundturn.store import Ledger, insist
 
 
@@ -36,6 +36,16 @@ class Audit:
         outcome = Outcome(result.status, result.result.output, result.result.is_error, result.metadata)
         write = partial(self._ledger.settle, ctx.tool_call_id, ctx.attempt, outcome, attempt)
         row = await insist(write, asyncio.sleep)
+        if row.status not in FINAL:  # refused now, and begun before
+            row = await settle_lapsed(self._ledger, row, self._clock(), ctx.grant)
         if row.status not in FINAL:  # another attempt runs it, and that one's result will stand
             raise Unavailable(f"call {ctx.tool_call_id} is being run by another attempt")
         return ToolExecutionResult.standing(row)
+
+
+async def settle_lapsed(ledger: Ledger, row: CallRow, at: datetime, grant: str | None) -> CallRow:
+    """A claimed call that nobody runs any more ends as an honest `unknown`; while its owner lives, it is left alone."""
+    if row.lease_live or row.owner is None:
+        return row
+    gone = Attempt(f"{row.owner}-lapsed", "unknown", OUTCOME_UNKNOWN, at, 0, grant)
+    return await insist(partial(ledger.settle_unknown, row.id, row.owner, gone), asyncio.sleep)

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from roundturn.approval import binding_digest
-from roundturn.call import OUTCOME_UNKNOWN, Attempt, CallContext, Next, ToolExecutionResult
+from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.ledger import FINAL
+from roundturn.middleware.audit import settle_lapsed
 from roundturn.store import Ledger, insist
 from roundturn.tool import Effect
 
@@ -74,12 +75,8 @@ class Claim:
         while True:
             row = await insist(partial(self._ledger.read, ctx.tool_call_id), asyncio.sleep)
             assert row is not None
+            if row.status not in FINAL:
+                row = await settle_lapsed(self._ledger, row, self._clock(), ctx.grant)
             if row.status in FINAL:
                 return ToolExecutionResult.standing(row)
-            if not row.lease_live and row.owner is not None:
-                gone = Attempt(f"{row.owner}-lapsed", "unknown", OUTCOME_UNKNOWN, self._clock(), 0, ctx.grant)
-                settle = partial(self._ledger.settle_unknown, ctx.tool_call_id, row.owner, gone)
-                row = await insist(settle, asyncio.sleep)
-                if row.status in FINAL:
-                    return ToolExecutionResult.standing(row)
             await asyncio.sleep(LOOK_S)

@@ -53,14 +53,30 @@ async def test_a_result_that_stands_is_returned_instead_of_a_later_one() -> None
 
 async def test_a_refusal_while_another_attempt_runs_the_call_is_tried_again_later() -> None:
     """A layer of the operator's may refuse the second attempt; only the first one's result can stand."""
-    ledger = FakeLedger(call_row(status="claimed", owner="another"))
+    ledger = FakeLedger(call_row(status="claimed", owner="another", lease_live=True))
 
     async def busy(ctx: CallContext) -> ToolExecutionResult:
         return ToolExecutionResult.denied("too many at once", "rate_limited")
 
     with pytest.raises(Unavailable, match="another attempt"):
         await Audit(ledger, Clock())(context("change"), busy)
-    assert ledger.row == call_row(status="claimed", owner="another")
+    assert ledger.row == call_row(status="claimed", owner="another", lease_live=True)
+
+
+@requirement("R-18", "P-01")
+async def test_a_refusal_of_a_call_that_a_dead_attempt_began_is_an_unknown_outcome() -> None:
+    """Rules that changed meanwhile say no; that it was not run is more than anybody knows."""
+    ledger = FakeLedger(call_row(status="claimed", owner="another"))
+
+    async def deny(ctx: CallContext) -> ToolExecutionResult:
+        return ToolExecutionResult.denied("no", "tool_policy_denied")
+
+    result = await Audit(ledger, Clock())(context("change"), deny)
+    assert (result.status, result.result.output) == ("completed", "unknown")
+    assert [(each.id, each.status) for each in ledger.audited] == [
+        ("attempt", "denied"),
+        ("another-lapsed", "unknown"),
+    ]
 
 
 @pytest.mark.parametrize("suspended", [True, False])
