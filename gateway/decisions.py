@@ -1,6 +1,6 @@
 """Asks the decision function what it would say, with the rules of this installation and nothing run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -11,10 +11,11 @@ from roundturn.agents import load_agents
 from roundturn.errors import UsageError
 from roundturn.face import freeze
 from roundturn.jsontext import NotJson, cut, dump, parse_object
+from roundturn.live_rules import NOTHING, LiveLayer
 from roundturn.message import AskedCall
 from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
-from roundturn.rules import Decision, decide, doubts, entries_of
+from roundturn.rules import Decision, Layer, Rule, RuleContext, decide, doubts, entries_of
 from roundturn.run import Delegations
 from roundturn.sandboxes import choose
 from roundturn.settings import Settings
@@ -44,13 +45,14 @@ class Explained:
 
 
 class Decisions:
-    """This process's settings, agents and tools. An embedder's own tools and rules are not known here.
+    """This process's settings, agents and tools, and the live rules given. An embedder's own are not known here.
 
     Raises `ConfigurationError` and `AuthorError` for what cannot be read.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, live: LiveLayer = NOTHING) -> None:
         self._settings = settings
+        self._live = live
         self._agents = load_agents(settings.agents_dir)
         self._registry = ToolRegistry()
         sandbox, _ = choose(settings.sandbox, settings.home, files(settings.store_url))
@@ -62,14 +64,21 @@ class Decisions:
         layers = (self._settings.policy.layer, *(agent.layer for agent in self._agents.values()))
         return [doubt for layer in layers for doubt in doubts(layer, self._registry.specs())]
 
+    def doubts_about(self, rules: Sequence[Rule]) -> list[str]:
+        """Of live rules: what may let more pass than it says, and what fits nothing that is known here."""
+        specs = self._registry.specs()
+        idle = [rule.id for rule in rules if not any(rule.fits_tool(spec) for spec in specs)]
+        told = doubts(Layer(name="live", rules=tuple(rules)), specs)
+        return [*told, *(f"rule {id_} of the live layer: no tool that is known here fits it" for id_ in idle)]
+
     def every(self, place: Place) -> list[Explained]:
         """Each tool of the installation as this agent would find it there, before it is called."""
         snapshot = self._snapshot(place)
-        rules = snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
+        frozen = _rules(snapshot, place)
         offered = {*snapshot.visible, *snapshot.unlisted}
         found = []
         for spec in self._registry.specs():
-            decision = decide(spec, None, rules)
+            decision = self._decided(spec, None, frozen)
             if decision.effect != "deny" and spec.name not in offered:
                 why = f"{place.agent} has no subagents"
                 decision = Decision("deny", "subagents", "agent", why, listed=False)
@@ -90,11 +99,15 @@ class Decisions:
         if arguments is None:
             return next(found for found in self.every(place) if found.spec == spec)
         valid, reads = self._judged(tool, arguments)
-        rules = self._snapshot(place).rules(
-            entries_of(place.entry, int(place.delegated)), place.mode, place.workdir
-        )
-        decision = decide(spec, valid, rules.reading(reads))
-        return Explained(spec, decision, reads)
+        frozen = _rules(self._snapshot(place), place).reading(reads)
+        return Explained(spec, self._decided(spec, valid, frozen), reads)
+
+    def _decided(self, spec: ToolSpec, arguments: Mapping[str, Any] | None, frozen: RuleContext) -> Decision:
+        """What a session lists is frozen and live rules only judge its calls; a search asks them too."""
+        decision = decide(spec, arguments, self._live.over(frozen))
+        if spec.exposure == "deferred":
+            return decision
+        return replace(decision, listed=decide(spec, arguments, frozen).listed)
 
     def _judged(self, name: str, text: str) -> tuple[Mapping[str, Any], bool]:
         tool, spec = self._registry.get(name), self._registry.spec(name)
@@ -119,6 +132,10 @@ class Decisions:
                 f"there is no agent named {place.agent}", f"one of: {', '.join(sorted(self._agents))}"
             )
         return freeze(agent, self._registry, self._settings, self._agents)
+
+
+def _rules(snapshot: Snapshot, place: Place) -> RuleContext:
+    return snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
 
 
 def _schema(spec: ToolSpec) -> str:

@@ -16,6 +16,7 @@ from gateway.cli import (
     mode,
     processes,
     replay,
+    rules,
     run,
     sessions,
     verdicts,
@@ -28,6 +29,7 @@ NOUNS = {
     "approvals": ("What waits for a person, and the answers.", (approvals, verdicts)),
     "agents": ("Agent definitions.", (agents,)),
     "db": ("The store.", (db,)),
+    "rules": ("Rules that hold for every session at once, without a restart.", (rules,)),
     "inspect": ("How this installation is put together.", (inspect,)),
 }
 START = "roundturn run TEXT starts a session; roundturn dev runs everything on this machine."

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.command import guarded
+from gateway.cli.command import Scene, guarded, perform
 from gateway.cli.exits import Code, more
 from gateway.cli.options import Color, Home, Json, Mode, Verbose
+from gateway.cli.rules import read_live
 from gateway.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -32,15 +33,17 @@ def print_chain(_settings: "Settings", screen: Screen) -> int:
     return Code.DONE
 
 
-def print_tools(settings: "Settings", screen: Screen, place: "Place") -> int:
+async def print_tools(scene: Scene, place: "Place") -> int:
     from gateway.decisions import Decisions
 
-    decisions = Decisions(settings)
+    screen = scene.screen
+    live, version = await read_live(scene)
+    decisions = Decisions(scene.settings, live)
     found = decisions.every(place)
     for doubt in decisions.doubts():
         screen.talk(doubt, "yellow")
     if screen.mode == "json":
-        screen.items([_document(one, place) for one in found])
+        screen.items([_document(one, place, version) for one in found])
         return Code.DONE
     columns = ("TOOL", "DECISION", "SHOWN", "EFFECT", "REACH", "RULE", "WHY")
     screen.rows(columns, [_row(one) for one in found])
@@ -62,14 +65,14 @@ def _row(one: "Explained") -> tuple[str, ...]:
     )
 
 
-def print_decision(
-    settings: "Settings", screen: Screen, tool: str, arguments: str | None, place: "Place"
-) -> int:
+async def print_decision(scene: Scene, tool: str, arguments: str | None, place: "Place") -> int:
     from gateway.decisions import Decisions
 
-    one = Decisions(settings).one(tool, arguments, place)
+    screen = scene.screen
+    live, version = await read_live(scene)
+    one = Decisions(scene.settings, live).one(tool, arguments, place)
     if screen.mode == "json":
-        screen.document(_document(one, place))
+        screen.document(_document(one, place, version))
         return Code.DONE
     decision = one.decision
     what = f"{tool} by {place.agent}, from {place.entry}{', delegated' if place.delegated else ''}, in {place.mode} mode"
@@ -85,7 +88,8 @@ def print_decision(
     return Code.DONE
 
 
-def _document(one: "Explained", place: "Place") -> dict[str, Any]:
+def _document(one: "Explained", place: "Place", live: int | None) -> dict[str, Any]:
+    """`live`: the version of the live rules that were asked too; None when they could not be read."""
     spec, decision = one.spec, one.decision
     return {
         "tool": spec.name, "origin": spec.origin, "agent": place.agent, "entry": place.entry, "mode": place.mode,
@@ -93,6 +97,7 @@ def _document(one: "Explained", place: "Place") -> dict[str, Any]:
         "layer": decision.layer, "reason": decision.reason, "read_only": one.reads, "effect": spec.effect.value,
         "permission": spec.permission.value, "category": spec.category, "family": spec.family, "tags": list(spec.tags),
         "exposure": spec.exposure, "privileged": spec.privileged, "approval": spec.approval,
+        "live_rules_version": live,
     }  # fmt: skip
 
 
@@ -132,12 +137,8 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """List every tool, whether this agent may use it there, and by whose rule not."""
         screen = Screen("json" if json else "text", color=color)
-        return guarded(
-            lambda settings: print_tools(settings, screen, _place(agent, entry, mode, delegated)),
-            screen,
-            home,
-            verbose,
-        )
+        place = _place(agent, entry, mode, delegated)
+        return perform(lambda scene: print_tools(scene, place), screen, home, verbose)
 
     @app.command(epilog=decide_more)
     def decide(
@@ -161,9 +162,7 @@ def register(app: typer.Typer) -> None:
         screen = Screen("json" if json else "text", color=color)
         where = str(workdir.absolute()) if workdir else ""
         place = _place(agent, entry, mode, delegated, where)
-        return guarded(
-            lambda settings: print_decision(settings, screen, tool, arguments, place), screen, home, verbose
-        )
+        return perform(lambda scene: print_decision(scene, tool, arguments, place), screen, home, verbose)
 
 
 def _place(agent: str, entry: str, mode: Any, delegated: bool, workdir: str = "") -> "Place":

@@ -21,7 +21,7 @@ from tests.system import scenario, step
 COMMANDS = (
     "run", "send", "stop", "sessions", "events", "replay", "worker", "dev", "demo", "help", "approvals list", "approvals show",
     "approvals approve", "approvals deny", "agents list", "agents validate", "db upgrade", "inspect chain",
-    "inspect tools", "inspect decide", "mode",
+    "inspect tools", "inspect decide", "mode", "rules", "rules set", "rules clear",
 )  # fmt: skip
 
 
