@@ -79,6 +79,8 @@ def _spellings(text: str, kind: ArgumentKind | None, workdir: str, exactly: bool
     """What the text may be called. None: nobody can tell what it means."""
     match kind:
         case "path":
+            if exactly and ".." in PurePosixPath(text).parts:  # it may lead out of what the rule names
+                return None
             return (_plain_path(text, workdir),)
         case "url":
             return _exact_url(text) if exactly else _url_spellings(text)

@@ -368,6 +368,17 @@ def test_a_path_has_one_spelling_in_unicode_for_a_rule() -> None:
     assert decided(barred, spec=PATHS, arguments={"path": "cafe\u0301/x"}).effect == "deny"
 
 
+@requirement("R-07")
+@pytest.mark.parametrize(
+    ("path", "waived"),
+    [("reports/a", True), ("/w/./reports//a", True), ("reports/../a", False), ("/w/reports/../../a", False)],
+)
+def test_a_path_that_goes_up_waives_nobody(path: str, waived: bool) -> None:
+    good = rule("auto_approve", match={"name": "*", "argument": {"name": "path", "glob": "reports/*"}})
+    told = decided(good, spec=PATHS, arguments={"path": path}, workdir="/w")
+    assert (told.effect == "allow") == waived
+
+
 URLS = replace(TOOL, argument_kinds={"url": "url"})
 
 
