@@ -13,8 +13,11 @@ from roundturn.live_rules import MOST_BYTES, NOTHING, LiveRulesRow, parse_rules,
 from roundturn.rules import STRICTNESS, Layer, Match, Policy, Rule, RuleContext, decide
 from roundturn.tool import Asking, Effect, Permission, ToolSpec
 from tests.requirements import requirement
+from tests.system import ROOT
 from tests.test_rules import arguments, contexts, rules, specs
+from tests.workflows.test_readme import BLOCK
 
+GUIDE = (ROOT / "docs" / "guides" / "tools.md").read_text()
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 EVERYTHING = Match(name=("*",))
 
@@ -168,3 +171,25 @@ def test_they_are_a_few() -> None:
         written(many)
     with pytest.raises(ConfigurationError, match="two rules"):
         written([rule("deny"), rule("deny")])
+
+
+@requirement("R-18")
+@pytest.mark.parametrize(
+    ("file", "tool", "given_", "verdict"),
+    [
+        ("stop", "change", {}, "deny"),
+        ("stop", "look", {}, "allow"),
+        ("ask", "look", {}, "ask"),
+        ("night", "write_file", {"path": "reports/a.md"}, "allow"),
+        ("night", "write_file", {"path": "reports/../a.md"}, "ask"),
+        ("night", "write_file", {"path": "a.md"}, "ask"),
+        ("night", "change", {"path": "reports/a.md"}, "ask"),
+    ],
+)
+def test_the_files_of_the_guide_do_what_it_says(
+    file: str, tool: str, given_: dict[str, Any], verdict: str
+) -> None:
+    (text,) = [block for block in BLOCK.findall(GUIDE) if block.startswith(f"# {file}.toml")]
+    kind = spec(tool, Effect.PURE if tool == "look" else Effect.KEYED, argument_kinds={"path": "path"})
+    context = under(RuleContext("assistant", workdir="/w"), *parse_rules(text, file))
+    assert decide(kind, given_, context).effect == verdict
