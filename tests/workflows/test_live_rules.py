@@ -165,3 +165,23 @@ async def test_what_runs_when_they_change_is_not_said_to_be_denied(system: OpenS
     assert found.metadata.get("error_type", "") == ("" if alive else "outcome_unknown")
     assert "Denied" not in row.text
     assert len(s.effects()) == 1
+
+
+@requirement("R-18", "R-01", "T-26")
+async def test_a_tool_that_is_found_by_search_is_left_out_and_denied_by_its_own_name(
+    system: OpenSystem,
+) -> None:
+    named = ("call_tool_by_name", {"name": "archive_note", "arguments": {"text": "no"}})
+    s = await system(
+        scenario("go", step(("tool_search", {"query": "archive"}), named), step(text="{{results}}"))
+    )
+    await s.start_worker(TEST_DEFERRED="1")
+    await set_(s, STOP)
+    turn = await s.send("go")
+    await s.ended(turn)
+    found = await call(s, turn, "0.0")
+    assert "archive_count" in found.output
+    assert "archive_note" not in found.output
+    refused = await call(s, turn, "0.1")
+    assert (refused.tool, *told(refused)) == ("archive_note", "denied", "stop", "live", "the disk is full")
+    assert s.effects() == []
