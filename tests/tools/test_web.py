@@ -82,16 +82,16 @@ def words(output: str) -> str:
 
 
 def children() -> set[str]:
-    own = str(os.getpid())
-    stats = (path / "stat" for path in Path("/proc").iterdir() if path.name.isdigit())
+    """Page readers that this process has started and that are alive."""
     found = set()
-    for stat in stats:
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            name, _, rest = stat.read_text().rpartition(")")
+            _, _, rest = (process / "stat").read_text().rpartition(")")
+            command = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if rest.split()[1] == own and rest.split()[0] != "Z":
-            found.add(name)
+        if int(rest.split()[1]) == os.getpid() and extractor.__file__.encode() in command:
+            found.add(process.name)
     return found
 
 
