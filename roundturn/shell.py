@@ -103,6 +103,8 @@ def command_matches(pattern: str, command: str, exactly: bool = True) -> bool:
 def _word_matches(pattern: str, word: str, exactly: bool) -> bool:
     if exactly and word.startswith("-") != pattern.startswith("-"):
         return False
+    if exactly and pattern != "*" and ".." in word.split("/") and ".." not in pattern.split("/"):
+        return False  # `docs/*` is what is in docs
     return compiled(pattern, case_matters=exactly).fullmatch(word) is not None
 
 
