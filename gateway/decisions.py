@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from roundturn.agent import Snapshot
 from roundturn.agents import load_agents
+from roundturn.doubts import doubts, idle_globs
 from roundturn.errors import UsageError
 from roundturn.face import freeze
 from roundturn.jsontext import NotJson, cut, dump, parse_object
@@ -15,7 +16,7 @@ from roundturn.live_rules import NOTHING, LiveLayer
 from roundturn.message import AskedCall
 from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
-from roundturn.rules import Decision, Layer, Rule, RuleContext, decide, doubts, entries_of
+from roundturn.rules import Decision, Layer, Rule, decide, depends_on_arguments, entries_of
 from roundturn.run import Delegations
 from roundturn.sandboxes import choose
 from roundturn.settings import Settings
@@ -39,9 +40,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Explained:
+    """`by_arguments`: the decision is the most lenient one, and a call's arguments may change it."""
+
     spec: ToolSpec
     decision: Decision
     reads: bool
+    by_arguments: bool
 
 
 class Decisions:
@@ -60,32 +64,24 @@ class Decisions:
             self._registry.register(tool, origin)
 
     def doubts(self) -> list[str]:
-        """Rules that may let more pass than they say."""
+        """Rules and settings that may let more pass than they say, or nothing."""
         layers = (self._settings.policy.layer, *(agent.layer for agent in self._agents.values()))
-        return [doubt for layer in layers for doubt in doubts(layer, self._registry.specs())]
+        specs = self._registry.specs()
+        names = [spec.name for spec in specs if spec.privileged]
+        idle = idle_globs(self._settings.privileged_tools, names)
+        return [
+            *(doubt for layer in layers for doubt in doubts(layer, specs, self._agents)),
+            *(f"privileged_tools: no privileged tool that is known here is named {glob}" for glob in idle),
+        ]
 
     def doubts_about(self, rules: Sequence[Rule]) -> list[str]:
-        """Of live rules: what may let more pass than it says, and what fits nothing that is known here."""
-        specs = self._registry.specs()
-        idle = [rule.id for rule in rules if not any(rule.fits_tool(spec) for spec in specs)]
-        told = doubts(Layer(name="live", rules=tuple(rules)), specs)
-        return [*told, *(f"rule {id_} of the live layer: no tool that is known here fits it" for id_ in idle)]
+        """The same of live rules."""
+        return list(doubts(Layer(name="live", rules=tuple(rules)), self._registry.specs(), self._agents))
 
     def every(self, place: Place) -> list[Explained]:
         """Each tool of the installation as this agent would find it there, before it is called."""
         snapshot = self._snapshot(place)
-        frozen = _rules(snapshot, place)
-        offered = {*snapshot.visible, *snapshot.unlisted}
-        found = []
-        for spec in self._registry.specs():
-            decision = self._decided(spec, None, frozen)
-            if decision.effect != "deny" and spec.name not in offered:
-                why = f"{place.agent} has no subagents"
-                decision = Decision("deny", "subagents", "agent", why, listed=False)
-            if spec.reaches_deferred and not snapshot.deferred:
-                decision = replace(decision, listed=False)
-            found.append(Explained(spec, decision, spec.may_only_read))
-        return found
+        return [self._explained(spec, snapshot, place) for spec in self._registry.specs()]
 
     def one(self, tool: str, arguments: str | None, place: Place) -> Explained:
         """Of a call with these arguments (JSON); None: before it is called. Raises `UsageError`."""
@@ -96,18 +92,38 @@ class Decisions:
         if spec is None:
             known = [spec.name for spec in self._registry.specs()]
             raise UsageError(unknown_tool(tool, known).detail, "see: roundturn inspect tools")
+        snapshot = self._snapshot(place)
         if arguments is None:
-            return next(found for found in self.every(place) if found.spec == spec)
+            return self._explained(spec, snapshot, place)
         valid, reads = self._judged(tool, arguments)
-        frozen = _rules(self._snapshot(place), place).reading(reads)
-        return Explained(spec, self._decided(spec, valid, frozen), reads)
+        return self._explained(spec, snapshot, place, valid, reads)
 
-    def _decided(self, spec: ToolSpec, arguments: Mapping[str, Any] | None, frozen: RuleContext) -> Decision:
-        """What a session lists is frozen and live rules only judge its calls; a search asks them too."""
-        decision = decide(spec, arguments, self._live.over(frozen))
-        if spec.exposure == "deferred":
-            return decision
-        return replace(decision, listed=decide(spec, arguments, frozen).listed)
+    def _explained(
+        self,
+        spec: ToolSpec,
+        snapshot: Snapshot,
+        place: Place,
+        arguments: Mapping[str, Any] | None = None,
+        reads: bool | None = None,
+    ) -> Explained:
+        """A session's list is frozen before any call, and live rules only judge calls; a search asks them too."""
+        frozen = snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
+        now = self._live.over(frozen)
+        listed = decide(spec, None, now if spec.exposure == "deferred" else frozen).listed
+        if spec.reaches_deferred and not snapshot.deferred:
+            listed = False
+        context = now if reads is None else now.reading(reads)
+        decision = replace(decide(spec, arguments, context), listed=listed)
+        if decision.effect != "deny" and spec.name not in (*snapshot.visible, *snapshot.unlisted):
+            decision = self._not_given(spec, place)
+        open_ = arguments is None and decision.effect != "deny" and depends_on_arguments(spec, now)
+        return Explained(spec, decision, spec.may_only_read if reads is None else reads, open_)
+
+    def _not_given(self, spec: ToolSpec, place: Place) -> Decision:
+        delegates = self._agents[place.agent].delegates
+        if self._registry.shown_to(spec.name, dict.fromkeys(delegates, "")) is None:
+            return Decision("deny", "subagents", "agent", f"{place.agent} has no subagents", listed=False)
+        return Decision("deny", "published", "platform", "a session is not given it", listed=False)
 
     def _judged(self, name: str, text: str) -> tuple[Mapping[str, Any], bool]:
         tool, spec = self._registry.get(name), self._registry.spec(name)
@@ -132,10 +148,6 @@ class Decisions:
                 f"there is no agent named {place.agent}", f"one of: {', '.join(sorted(self._agents))}"
             )
         return freeze(agent, self._registry, self._settings, self._agents)
-
-
-def _rules(snapshot: Snapshot, place: Place) -> RuleContext:
-    return snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
 
 
 def _schema(spec: ToolSpec) -> str:

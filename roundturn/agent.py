@@ -65,9 +65,10 @@ class AgentDefinition(BaseModel, frozen=True, extra="forbid"):
 class Snapshot(BaseModel, frozen=True):
     """What a session's first turn froze: later turns see the same prompt, tools and rules (design section 4).
 
-    `tools` are in the wire shape of chat completions; `visible` are their names, and `reading` those of them that plan
-    mode shows. `unlisted`: callable by name though not shown: hidden by a rule, or `deferred`, which search finds.
-    `layers`: the rules of operator, agent and embedder; `unreadable` says why they could not be read.
+    `tools` are in the wire shape of chat completions; `visible` are the names of those that build mode shows, and
+    `reading` of those that plan mode does. `unlisted`: callable by name though not shown: hidden by a rule, or
+    `deferred`, which search finds. `layers`: the rules of operator, agent and embedder; `unreadable` says why they could
+    not be read.
     """
 
     agent: AgentDefinition
@@ -98,11 +99,10 @@ class Snapshot(BaseModel, frozen=True):
 
     def face(self, mode: RunMode) -> tuple[dict[str, Any], ...]:
         """What the model is shown: the same bytes for as long as the session's mode does not change (P92)."""
-        if mode == "build":
-            return self.tools
-        return tuple(tool for tool in self.tools if tool["function"]["name"] in self.reading)
+        names = self.visible if mode == "build" else self.reading
+        return tuple(tool for tool in self.tools if tool["function"]["name"] in names)
 
-    def rules(self, entries: tuple[str, ...], mode: RunMode, workdir: str) -> RuleContext:
+    def rules(self, entries: tuple[str, ...] | None, mode: RunMode, workdir: str) -> RuleContext:
         """What a decision in this session depends on, all but the call."""
         return RuleContext(
             agent=self.agent.name,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roundturn.agent import AgentDefinition, Snapshot
-from roundturn.mode import RUN_MODES
+from roundturn.mode import RUN_MODES, RunMode
 from roundturn.registry import ToolRegistry
 from roundturn.rules import Decision, Layer, Rule, RuleContext, decide
 from roundturn.settings import Settings
@@ -30,30 +30,43 @@ def freeze(
     delegates = {name: agents[name].description for name in agent.delegates if name in agents}
     told = {spec.name: registry.shown_to(spec.name, delegates) for spec in registry.specs()}
     specs = [spec for spec in registry.specs() if told[spec.name] is not None]
-    build, plan = (judged(snapshot, specs, mode) for mode in RUN_MODES)
-    listed = [spec for spec in specs if build[spec.name].listed]
-    deferred = tuple(spec.name for spec in listed if spec.exposure == "deferred")
-    visible = tuple(
-        spec.name for spec in listed if spec.exposure == "listed" and (deferred or not spec.reaches_deferred)
-    )
-    callable_ = {name for name, decision in build.items() if decision.effect != "deny"}
+    found = {mode: judged(snapshot, specs, mode) for mode in RUN_MODES}
+    deferred = [spec.name for spec in specs if spec.exposure == "deferred" and _any_lists(found, spec)]
+    shown = {
+        mode: tuple(
+            spec.name
+            for spec in specs
+            if decisions[spec.name].listed
+            and spec.exposure == "listed"
+            and (deferred or not spec.reaches_deferred)
+        )
+        for mode, decisions in found.items()
+    }
+    in_some_mode = {name for names in shown.values() for name in names}
+    callable_ = {
+        name for decisions in found.values() for name, one in decisions.items() if one.effect != "deny"
+    }
     return snapshot.model_copy(
         update={
             "tools": tuple(
-                _wire_shape(spec, told[spec.name] or "") for spec in specs if spec.name in visible
+                _wire_shape(spec, told[spec.name] or "") for spec in specs if spec.name in in_some_mode
             ),
-            "visible": visible,
-            "reading": tuple(name for name in visible if plan[name].listed),
-            "deferred": deferred,
-            "unlisted": tuple(sorted(callable_ - set(visible))),
+            "visible": shown["build"],
+            "reading": shown["plan"],
+            "deferred": tuple(deferred),
+            "unlisted": tuple(sorted(callable_ - set(shown["build"]))),
         }
     )
 
 
-def judged(snapshot: Snapshot, specs: list[ToolSpec], mode: Any) -> dict[str, Decision]:
+def judged(snapshot: Snapshot, specs: list[ToolSpec], mode: RunMode) -> dict[str, Decision]:
     """Wherever the work comes in: what only one entry bars is shown, and denied at the call."""
-    rules = snapshot.rules((), mode, "")
+    rules = snapshot.rules(None, mode, "")
     return {spec.name: decide(spec, None, rules) for spec in specs}
+
+
+def _any_lists(found: Mapping[RunMode, Mapping[str, Decision]], spec: ToolSpec) -> bool:
+    return any(decisions[spec.name].listed for decisions in found.values())
 
 
 def findable(snapshot: Snapshot, registry: ToolRegistry, rules: RuleContext) -> list[ToolSpec]:

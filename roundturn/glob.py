@@ -5,14 +5,26 @@ import functools
 import re
 from collections.abc import Iterable
 
+NOTHING = "(?!)"
+
 
 def first_match(patterns: Iterable[str], name: str) -> str | None:
     """The first glob that matches."""
-    return next((pattern for pattern in patterns if compiled(pattern).fullmatch(name)), None)
+    return next((pattern for pattern in patterns if matches((pattern,), name)), None)
+
+
+def matches(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether one of the globs does."""
+    return compiled(patterns).fullmatch(name) is not None
 
 
 @functools.lru_cache(maxsize=1024)
-def compiled(pattern: str, case_matters: bool = False) -> re.Pattern[str]:
+def compiled(patterns: tuple[str, ...], case_matters: bool = False) -> re.Pattern[str]:
+    """All of them in one, for `fullmatch`."""
+    case = re.ASCII if case_matters else re.ASCII | re.IGNORECASE
+    return re.compile("|".join(map(_translated, patterns)) if patterns else NOTHING, case)
+
+
+def _translated(pattern: str) -> str:
     """fnmatch's translation does not backtrack over many stars; of its words, only the bracket is not ours."""
-    how = re.ASCII if case_matters else re.ASCII | re.IGNORECASE
-    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")), how)
+    return fnmatch.translate(pattern.replace("[", "[[]"))

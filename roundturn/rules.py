@@ -1,17 +1,16 @@
 """The only decision function: may this tool be called here, by whose rule, and must a person say yes."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from roundturn.glob import first_match
+from roundturn.glob import compiled, matches
 from roundturn.matching import ArgumentMatch, unjudgeable
 from roundturn.mode import RunMode
-from roundturn.runners import warn_about
 from roundturn.tool import Exposure, Permission, ToolSpec
 
 RuleEffect = Literal["allow", "deny", "hide", "require_approval", "auto_approve"]
@@ -26,6 +25,7 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+Named = Callable[[str], object]
 Globs = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
@@ -51,16 +51,8 @@ class Match(BaseModel, frozen=True, extra="forbid"):
 
     def fits_tool(self, spec: ToolSpec) -> bool:
         """All that does not depend on the call."""
-        return (
-            (not self.name or first_match(self.name, spec.name) is not None)
-            and (not self.origin or first_match(self.origin, spec.origin) is not None)
-            and (not self.family or first_match(self.family, spec.family) is not None)
-            and (not self.tags or any(first_match(self.tags, tag) is not None for tag in spec.tags))
-            and (self.category is None or self.category == spec.category)
-            and (self.exposure is None or self.exposure == spec.exposure)
-            and (self.min_permission is None or spec.permission.rank >= self.min_permission.rank)
-            and (self.max_permission is None or spec.permission.rank <= self.max_permission.rank)
-        )
+        named = not self.name or matches(self.name, spec.name)
+        return named and all(fits(spec) for fits in other_tests(self))
 
     def fits_call(self, question: "Question", loosens: bool) -> bool:
         """What the call decides. Where it cannot be told yet, a rule that loosens may fit and one that narrows does not."""
@@ -82,14 +74,16 @@ class When(BaseModel, frozen=True, extra="forbid"):
     entry: Globs = ()
     mode: RunMode | None = None
 
-    def holds(self, context: "RuleContext") -> bool:
+    def holds(self, context: "RuleContext", loosens: bool) -> bool:
+        """Where it cannot be told yet, a rule that loosens may hold and one that narrows does not."""
         return (
-            (not self.agent or first_match(self.agent, context.agent) is not None)
-            and (
-                not self.entry or any(first_match(self.entry, entry) is not None for entry in context.entries)
-            )
+            (not self.agent or matches(self.agent, context.agent))
+            and (not self.entry or self._comes_in(context.entries, loosens))
             and (self.mode is None or self.mode == context.mode)
         )
+
+    def _comes_in(self, entries: tuple[str, ...] | None, loosens: bool) -> bool:
+        return loosens if entries is None else any(matches(self.entry, entry) for entry in entries)
 
 
 class Rule(BaseModel, frozen=True, extra="forbid", serialize_by_alias=True):
@@ -102,13 +96,10 @@ class Rule(BaseModel, frozen=True, extra="forbid", serialize_by_alias=True):
     when: When = When()
     reason: str = Field(default="", max_length=500)
 
-    def fits_tool(self, spec: ToolSpec) -> bool:
-        return self.match.fits_tool(spec)
-
     def fits_call(self, question: "Question") -> bool:
-        """Of a rule whose `match` fits the tool."""
+        """Of a rule that holds here and whose `match` fits the tool."""
         loosens = self.effect in LOOSENING
-        if not (self.when.holds(question.context) and self.match.fits_call(question, loosens)):
+        if not self.match.fits_call(question, loosens):
             return False
         carved = self.except_
         return carved is None or not (
@@ -116,23 +107,60 @@ class Rule(BaseModel, frozen=True, extra="forbid", serialize_by_alias=True):
         )
 
 
+def other_tests(match: Match) -> Iterator[Callable[[ToolSpec], object]]:
+    """A test for each selector that is given and is not the name."""
+    if match.origin:
+        is_origin = compiled(match.origin).fullmatch
+        yield lambda spec: is_origin(spec.origin)
+    if match.family:
+        is_family = compiled(match.family).fullmatch
+        yield lambda spec: is_family(spec.family)
+    if match.tags:
+        is_tag = compiled(match.tags).fullmatch
+        yield lambda spec: any(map(is_tag, spec.tags))
+    if match.category is not None:
+        yield lambda spec: spec.category == match.category
+    if match.exposure is not None:
+        yield lambda spec: spec.exposure == match.exposure
+    if (least := match.min_permission) is not None:
+        yield lambda spec: spec.permission.rank >= least.rank
+    if (most := match.max_permission) is not None:
+        yield lambda spec: spec.permission.rank <= most.rank
+
+
+class Held:
+    """The rules of a layer that hold in one place, as they are asked for: by tool.
+
+    Many tools differ in nothing but their names: all other selectors are asked once for tools of a kind.
+    """
+
+    def __init__(self, rules: Sequence[Rule], context: "RuleContext") -> None:
+        hold = [rule for rule in rules if rule.when.holds(context, rule.effect in LOOSENING)]
+        self._rules = [(list(other_tests(r.match)), compiled(r.match.name).fullmatch, r) for r in hold]
+        self._by_kind: dict[tuple[Any, ...], list[tuple[bool, Named, Rule]]] = {}
+        lists = (rule for rule in hold if rule.effect == "allow" and rule.when.holds(context, loosens=False))
+        # A layer that allows something denies what none of its rules names; the word or id of what makes it so.
+        self.allow_list = next((rule.id.split(" ")[0] for rule in lists), "")
+
+    def rules_for(self, spec: ToolSpec) -> list[Rule]:
+        """Those whose `match` fits the tool whatever the call is."""
+        kind = (spec.origin, spec.family, spec.tags, spec.category, spec.exposure, spec.permission)
+        alike = self._by_kind.get(kind)
+        if alike is None:
+            alike = self._by_kind[kind] = [
+                (not rule.match.name, is_named, rule)
+                for tests, is_named, rule in self._rules
+                if not tests or all(fits(spec) for fits in tests)
+            ]
+        name = spec.name
+        return [rule for any_name, is_named, rule in alike if any_name or is_named(name)]
+
+
 class Layer(BaseModel, frozen=True):
     """The rules of one author. Layers are conjunctive: each must let a call pass (R-02)."""
 
     name: Literal["operator", "live", "agent", "embedder"]
     rules: tuple[Rule, ...] = ()
-
-    @cached_property
-    def _by_tool(self) -> dict[tuple[Any, ...], tuple[Rule, ...]]:
-        return {}
-
-    def rules_for(self, spec: ToolSpec) -> tuple[Rule, ...]:
-        """Those whose `match` fits the tool whatever the call is; worked out once."""
-        key = (spec.name, spec.origin, spec.family, spec.tags, spec.category, spec.exposure, spec.permission)
-        found = self._by_tool.get(key)
-        if found is None:
-            found = self._by_tool[key] = tuple(rule for rule in self.rules if rule.fits_tool(spec))
-        return found
 
 
 class Policy(BaseModel, frozen=True, extra="forbid"):
@@ -181,17 +209,6 @@ def _bad_id(id_: str, seen: set[str]) -> str:
     return "two rules have this id" if id_ in seen else ""
 
 
-def doubts(layer: Layer, specs: Iterable[ToolSpec]) -> Iterator[str]:
-    """Rules that may let more pass than they say, or nothing, in a line each (P128)."""
-    commands = {name for spec in specs for name, kind in spec.argument_kinds.items() if kind == "command"}
-    for rule in layer.rules:
-        argument = rule.match.argument
-        if rule.effect not in LOOSENING or argument is None or argument.name not in commands:
-            continue
-        if warning := warn_about(argument.glob or ""):
-            yield f"rule {rule.id} of the {layer.name} layer: {warning}"
-
-
 def named(effect: RuleEffect, globs: Iterable[str], reason: str, word: str = "") -> Iterator[Rule]:
     """A list of name globs as rules; their ids have a blank, so that no written rule has the same."""
     for glob in globs:
@@ -202,23 +219,33 @@ def named(effect: RuleEffect, globs: Iterable[str], reason: str, word: str = "")
 class RuleContext:
     """What a decision depends on beside the tool and its arguments.
 
-    `entries`: where the work came in, and `subagent` for delegated work. `layers`: in their order. `read_only`: of
-    this very call; None: of the tool as it may be called at best. `privileged`: globs of the privileged tools that
-    the operator turned on. `unreadable` says why the rules could not be read; then everything is denied (X-03).
+    `entries`: where the work came in, and `subagent` for delegated work; None: that is not known yet. `layers`: in
+    their order. `read_only`: of this very call; None: of the tool as it may be called at best. `privileged`: globs of
+    the privileged tools that the operator turned on. `unreadable` says why the rules could not be read; then everything
+    is denied (X-03).
     """
 
     agent: str
     layers: tuple[Layer, ...] = ()
-    entries: tuple[str, ...] = ()
+    entries: tuple[str, ...] | None = ()
     mode: RunMode = "build"
     read_only: bool | None = None
     privileged: tuple[str, ...] = ()
     workdir: str = ""
     unreadable: str = ""
 
+    @cached_property
+    def held(self) -> tuple[tuple[str, Held], ...]:
+        """Of each layer its name and what of it holds here."""
+        return tuple((layer.name, Held(layer.rules, self)) for layer in self.layers)
+
     def reading(self, read_only: bool) -> Self:
         """For a call that is known to only read, or not."""
         return replace(self, read_only=read_only)
+
+
+# What entries are called: rules may name others, which a channel of one's own may have (N-02).
+ENTRIES = ("cli", "library", "subagent", "chat", "channel", "cron", "webhook", "approval_followup")
 
 
 def entries_of(entry: str, depth: int) -> tuple[str, ...]:
@@ -237,7 +264,7 @@ class Decision:
     listed: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass
 class Question:
     """`arguments` None: nobody has called yet, the question is what to show."""
 
@@ -266,23 +293,32 @@ def decide(spec: ToolSpec, arguments: Mapping[str, Any] | None, context: RuleCon
     question = Question(spec, arguments, context, reads)
     said = Opinions()
     _platform(question, said)
-    for layer in context.layers:
-        if layer.name in ABOVE_THE_MODE:
-            _ask_layer(layer, question, said)
+    for layer, held in context.held:
+        if layer in ABOVE_THE_MODE:
+            _ask_layer(layer, held, question, said)
     _run_mode(question, said)
-    for layer in context.layers:
-        if layer.name not in ABOVE_THE_MODE:
-            _ask_layer(layer, question, said)
+    for layer, held in context.held:
+        if layer not in ABOVE_THE_MODE and not said.deny:
+            _ask_layer(layer, held, question, said)
     return _verdict(question, said)
+
+
+def depends_on_arguments(spec: ToolSpec, context: RuleContext) -> bool:
+    """Whether what is decided before a call may be decided otherwise about one."""
+    rules = (rule for _, held in context.held for rule in held.rules_for(spec))
+    return (
+        spec.sometimes_reads
+        or "command" in spec.argument_kinds.values()
+        or any(each.argument is not None for rule in rules for each in (rule.match, rule.except_) if each)
+    )
 
 
 def _platform(question: Question, said: Opinions) -> None:
     spec, context = question.spec, question.context
     if context.unreadable:
-        said.deny.append(
-            _platform_says("deny", "unreadable", f"the rules cannot be read: {context.unreadable}")
-        )
-    if spec.privileged and not first_match(context.privileged, spec.name):
+        why = f"the rules cannot be read: {context.unreadable}"
+        said.deny.append(_platform_says("deny", "unreadable", why))
+    if spec.privileged and not matches(context.privileged, spec.name):
         why = f"{spec.name} is privileged and off; the operator turns it on with the setting privileged_tools"
         said.deny.append(_platform_says("deny", "privileged", why))
     if question.arguments is not None:
@@ -294,59 +330,50 @@ def _platform(question: Question, said: Opinions) -> None:
 
 
 def _platform_says(effect: Verdict, rule: str, reason: str) -> Decision:
-    return Decision(effect, rule, "platform", reason)
+    return Decision(effect, rule, "platform", reason, listed=effect != "deny")
 
 
 def _run_mode(question: Question, said: Opinions) -> None:
     if question.context.mode == "plan" and not question.reads and not question.spec.directive:
         why = "the session is in plan mode, where tools only read; a person switches it to build"
-        said.deny.append(Decision("deny", "plan", "run mode", why))
+        said.deny.append(Decision("deny", "plan", "run mode", why, listed=False))
 
 
-def _ask_layer(layer: Layer, question: Question, said: Opinions) -> None:
-    fitting = [rule for rule in layer.rules_for(question.spec) if rule.fits_call(question)]
+def _ask_layer(layer: str, held: Held, question: Question, said: Opinions) -> None:
+    fitting = [rule for rule in held.rules_for(question.spec) if rule.fits_call(question)]
     for rule in fitting:
         reason = rule.reason or f"rule {rule.id} says so"
         match rule.effect:
             case "deny":
-                said.deny.append(Decision("deny", rule.id, layer.name, reason))
+                said.deny.append(Decision("deny", rule.id, layer, reason, listed=False))
             case "require_approval":
-                said.ask.append(Decision("ask", rule.id, layer.name, reason))
+                said.ask.append(Decision("ask", rule.id, layer, reason))
             case "auto_approve":
-                said.waive.append(Decision("allow", rule.id, layer.name, reason))
+                said.waive.append(Decision("allow", rule.id, layer, reason))
             case "hide":
                 said.hidden = True
             case "allow":
                 pass  # it has been named: the layer's list, below, lets it through
     if question.spec.reaches_deferred:
         return  # no list need name the way to what it names; what is reached that way is judged for itself (N-13)
-    if all(rule.effect == "hide" for rule in fitting) and (listing := _allow_list(layer, question.context)):
-        said.deny.append(Decision("deny", listing, layer.name, _not_named(layer, question)))
+    if held.allow_list and all(rule.effect == "hide" for rule in fitting):
+        why = _not_named(layer, question)
+        said.deny.append(Decision("deny", held.allow_list, layer, why, listed=False))
 
 
-def _allow_list(layer: Layer, context: RuleContext) -> str:
-    """A layer that allows something denies what none of its rules names; here the word or id of what makes it so."""
-    found = next((rule for rule in layer.rules if rule.effect == "allow" and rule.when.holds(context)), None)
-    return "" if found is None else found.id.split(" ")[0]
-
-
-def _not_named(layer: Layer, question: Question) -> str:
-    if layer.name == "agent":
+def _not_named(layer: str, question: Question) -> str:
+    if layer == "agent":
         return f"the agent {question.context.agent} does not list it"
-    if layer.name == "live":
+    if layer == "live":
         return "the allow list of the live rules does not name it"
-    return f"the {layer.name}'s allow list does not name it"
+    return f"the {layer}'s allow list does not name it"
 
 
 def _verdict(question: Question, said: Opinions) -> Decision:
-    spec = question.spec
     if said.deny:
-        return _as(said.deny[0], listed=False)
-    if said.ask:
-        return _as(said.ask[0], listed=not said.hidden)
-    if said.waive:
-        return _as(said.waive[0], listed=not said.hidden)
-    return _as(_default(spec, question.reads), listed=not said.hidden)
+        return said.deny[0]
+    decided = next(iter(said.ask or said.waive), None) or _default(question.spec, question.reads)
+    return replace(decided, listed=False) if said.hidden else decided
 
 
 def _default(spec: ToolSpec, reads: bool) -> Decision:
@@ -357,11 +384,3 @@ def _default(spec: ToolSpec, reads: bool) -> Decision:
     if spec.directive:
         return Decision("allow", "directive", "default", "it asks the workflow, whose own gates follow")
     return Decision("ask", "side-effect", "default", f"{spec.name} changes something ({spec.effect.value})")
-
-
-def _as(decision: Decision, listed: bool) -> Decision:
-    return (
-        decision
-        if decision.listed == listed
-        else Decision(decision.effect, decision.rule, decision.layer, decision.reason, listed)
-    )

@@ -105,7 +105,7 @@ def _word_matches(pattern: str, word: str, exactly: bool) -> bool:
         return False
     if exactly and pattern != "*" and ".." in word.split("/") and ".." not in pattern.split("/"):
         return False  # `docs/*` is what is in docs
-    return compiled(pattern, case_matters=exactly).fullmatch(word) is not None
+    return compiled((pattern,), case_matters=exactly).fullmatch(word) is not None
 
 
 def _bare(command: str) -> str:

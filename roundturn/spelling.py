@@ -17,7 +17,7 @@ USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def glob_fits(glob: str, text: str, exactly: bool) -> bool:
-    return compiled(glob, case_matters=exactly).fullmatch(text) is not None
+    return compiled((glob,), case_matters=exactly).fullmatch(text) is not None
 
 
 def path_fits(wanted: str, text: str, workdir: str, exactly: bool, is_glob: bool) -> bool:

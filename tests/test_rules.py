@@ -22,7 +22,6 @@ from roundturn.rules import (
     When,
     check_ids,
     decide,
-    doubts,
 )
 from roundturn.tool import Asking, Effect, Exposure, Permission, ToolSpec
 from tests.requirements import requirement
@@ -372,6 +371,40 @@ def test_a_rule_holds_where_it_says(when: dict[str, Any], holds: bool) -> None:
     assert (decision.effect == "deny") == holds
 
 
+@requirement("R-07", "R-09")
+@given(st.lists(specs, min_size=1, max_size=4), layers(), contexts, contexts)
+def test_what_a_layer_was_asked_before_changes_no_answer(
+    asked: list[ToolSpec], layer: Layer, one: RuleContext, two: RuleContext
+) -> None:
+    """What fits a tool and holds in a place is kept: never for another tool, nor for another place."""
+    cases = [(spec, replace(place, layers=(layer,))) for spec in asked for place in (one, two)]
+    again = [decide(spec, None, place) for spec, place in cases]
+    fresh = [layer.model_validate(layer.model_dump()) for _ in cases]
+    assert again == [
+        decide(spec, None, replace(place, layers=(new,)))
+        for (spec, place), new in zip(cases, fresh, strict=True)
+    ]
+
+
+@requirement("R-07", "R-13")
+def test_tools_that_differ_in_the_case_of_a_name_or_in_one_selector_are_judged_each_for_itself() -> None:
+    layer = Layer(
+        name="operator",
+        rules=(rule(match={"name": "MAIL*", "family": "Mail", "max_permission": "write"}),),
+    )
+    context = RuleContext("agent", (layer,))
+
+    def denied(**changes: Any) -> bool:
+        spec = replace(
+            TOOL, **{"name": "mail_send", "family": "mail", "permission": Permission.WRITE, **changes}
+        )
+        return decide(spec, {}, context).effect == "deny"
+
+    assert [denied(), denied(name="Mail_Send"), denied(family="MAIL")] == [True] * 3
+    assert [denied(name="post"), denied(family="files"), denied(permission=Permission.ADMIN)] == [False] * 3
+    assert denied(), "and the first once more"
+
+
 BY_STRENGTH = ["deny", "require_approval", "auto_approve", "allow"]
 
 
@@ -514,21 +547,6 @@ def test_a_rule_that_bars_a_command_bars_it_in_any_spelling(command: str) -> Non
 def test_a_record_that_is_misspelt_is_refused_with_its_place(record: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         rule(**record)
-
-
-@requirement("P128")
-def test_a_rule_that_lets_a_program_pass_which_runs_others_is_doubted() -> None:
-    waives = [
-        rule(
-            "auto_approve", id=f"r{n}", match={"name": "bash", "argument": {"name": "command", "glob": glob}}
-        )
-        for n, glob in enumerate(("git status", "ls *", "python3 *", "*"))
-    ]
-    bars = rule(
-        "deny", id="bars", match={"name": "bash", "argument": {"name": "command", "glob": "python3 *"}}
-    )
-    told = list(doubts(Layer(name="operator", rules=(*waives, bars)), [SHELL]))
-    assert [line.split()[1] for line in told] == ["r0", "r2", "r3"]
 
 
 @requirement("R-06")

@@ -24,10 +24,11 @@ from roundturn import middleware
 from roundturn.agent import AgentDefinition
 from roundturn.agents import load_agents
 from roundturn.call import CallContext, Middleware
+from roundturn.doubts import doubts
 from roundturn.model import ModelPort
 from roundturn.models.openai_chat import OpenAIChat
 from roundturn.registry import ToolRegistry
-from roundturn.rules import Layer, Rule, doubts
+from roundturn.rules import Layer, Rule
 from roundturn.sandbox import Sandbox
 from roundturn.sandboxes import choose
 from roundturn.settings import FILE_NAME, WORK, Settings
@@ -136,7 +137,7 @@ async def build_workers(
         registry = build_registry(settings, store, agents, await find_sandbox(settings), additions)
         embedded = Layer(name="embedder", rules=additions.rules)
         for layer in (settings.policy.layer, *(agent.layer for agent in agents.values()), embedded):
-            for doubt in doubts(layer, registry.specs()):
+            for doubt in doubts(layer, registry.specs(), agents):
                 log.warning("rules.doubtful", why=doubt)
         freezer = Freezer(agents, registry, settings, additions.rules)
         doorbell = TemporalDoorbell(client, settings)

@@ -53,10 +53,11 @@ async def print_tools(scene: Scene, place: "Place") -> int:
 def _row(one: "Explained") -> tuple[str, ...]:
     spec, decision = one.spec, one.decision
     shown = spec.exposure if decision.listed else "no"
+    word = WORDS[decision.effect] + (", at best" if one.by_arguments else "")
     rule = f"{decision.layer}: {decision.rule}"
     return (
         spec.name,
-        WORDS[decision.effect],
+        word,
         shown,
         spec.effect.value,
         spec.permission.value,
@@ -81,8 +82,9 @@ async def print_decision(scene: Scene, tool: str, arguments: str | None, place: 
     screen.data(f"reason  {decision.reason}")
     reads = "it only reads" if one.reads else f"it changes something ({one.spec.effect.value})"
     if arguments is None:
-        reads = "some calls only read" if one.reads else reads
-        screen.data("args    none given: as the agent finds it before it calls")
+        reads = "some calls only read" if one.spec.sometimes_reads else reads
+        if one.by_arguments:
+            screen.data("args    none given: this is the best case, a call may be decided otherwise (--args)")
     screen.data(f"nature  {reads}, reach: {one.spec.permission.value}")
     screen.data(f"shown   {'yes' if decision.listed else 'no'}")
     return Code.DONE
@@ -96,7 +98,7 @@ def _document(one: "Explained", place: "Place", live: int | None) -> dict[str, A
         "delegated": place.delegated, "decision": decision.effect, "listed": decision.listed, "rule": decision.rule,
         "layer": decision.layer, "reason": decision.reason, "read_only": one.reads, "effect": spec.effect.value,
         "permission": spec.permission.value, "category": spec.category, "family": spec.family, "tags": list(spec.tags),
-        "exposure": spec.exposure, "privileged": spec.privileged, "approval": spec.approval,
+        "depends_on_arguments": one.by_arguments, "exposure": spec.exposure, "privileged": spec.privileged, "approval": spec.approval,
         "live_rules_version": live,
     }  # fmt: skip
 

@@ -109,3 +109,52 @@ async def test_a_policy_that_is_broken_ends_every_command_that_needs_it_and_name
     twice = json.dumps({"rules": [{"id": "same", "effect": "deny", "match": {"name": "a"}}] * 2})
     done = await alone("inspect", "tools", "--json", also={"ROUNDTURN_POLICY": twice})
     assert "rule 'same': two rules have this id" in done.error["detail"]
+
+
+@requirement("R-01", "R-07")
+async def test_without_arguments_the_best_case_is_told_as_such_and_with_them_what_is_shown_stays(
+    alone: CommandLine,
+) -> None:
+    also = given(privileged_tools=["bash"])
+    best = (await alone("inspect", "decide", "bash", "--json", also=also)).document
+    assert (best["depends_on_arguments"], best["listed"]) == (True, True)
+    assert "this is the best case" in (await alone("inspect", "decide", "bash", also=also)).out
+    fixed = (await alone("inspect", "decide", "list_files", "--json", also=also)).document
+    assert fixed["depends_on_arguments"] is False
+    for arguments in (None, '{"path": "a"}'):
+        more = () if arguments is None else ("--args", arguments)
+        hidden = (await alone("inspect", "decide", "read_file", *more, "--json", also=also)).document
+        assert (hidden["decision"], hidden["listed"]) == ("allow", False)
+
+
+@requirement("R-01")
+@pytest.mark.parametrize("more", [(), ("--args", '{"subagent": "s_1"}')])
+async def test_what_a_session_is_not_given_is_denied_with_and_without_arguments(
+    alone: CommandLine, more: tuple[str, ...]
+) -> None:
+    found = (await alone("inspect", "decide", "wait_subagent", *more, "--json")).document
+    assert (found["decision"], found["rule"]) == ("deny", "subagents")
+
+
+@requirement("R-16", "R-09")
+async def test_a_tool_that_only_one_entry_may_use_is_given_to_the_session_and_judged_at_the_call(
+    alone: CommandLine,
+) -> None:
+    rules = [
+        {"id": "reads", "effect": "allow", "match": {"name": "read_file"}},
+        {"id": "here", "effect": "allow", "match": {"name": "write_file"}, "when": {"entry": "cli"}},
+    ]
+    also = {"ROUNDTURN_POLICY": json.dumps({"rules": rules})}
+    call = ("inspect", "decide", "write_file", "--args", '{"path": "a", "content": "x"}', "--json")
+    assert (await alone(*call, also=also)).document["decision"] == "ask"
+    assert (await alone(*call, "--entry", "library", also=also)).document["decision"] == "deny"
+
+
+@requirement("P97")
+async def test_what_names_nothing_is_told(alone: CommandLine) -> None:
+    also = {"ROUNDTURN_POLICY": json.dumps({"deny": ["raed_file"]}), "ROUNDTURN_PRIVILEGED_TOOLS": '["bahs"]'}
+    said = (await alone("inspect", "tools", also=also)).err
+    assert "'raed_file' (did you mean read_file" in said
+    assert (
+        "privileged_tools: no privileged tool that is known here is named 'bahs' (did you mean bash?)" in said
+    )
