@@ -6,6 +6,7 @@ from roundturn.call import CallContext, Next, ToolExecutionResult
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import cut, dump
 from roundturn.registry import ToolRegistry, unknown_tool
+from roundturn.tool import ToolSpec
 
 SHOWN_FAULTS = 5
 SCHEMA_BYTES = 2_000
@@ -21,11 +22,10 @@ class Validation:
         spec = ctx.spec if ctx.spec and ctx.spec.name == ctx.tool_name else self._registry.spec(ctx.tool_name)
         if tool is None or spec is None:
             raise unknown_tool(ctx.tool_name, ctx.known_names)
-        schema = cut(dump(spec.input_schema), SCHEMA_BYTES)
         if ctx.arguments_error:
             raise ToolFailed(
                 f"The arguments are not valid JSON: {ctx.arguments_error}. "
-                f"The tool was not run. Send one JSON object for this schema: {schema}",
+                f"The tool was not run. Send one JSON object for this schema: {_schema(spec)}",
                 "invalid_json",
             )
         try:
@@ -33,10 +33,14 @@ class Validation:
             parsed = tool.input_model.model_validate_json(dump(dict(ctx.arguments)), strict=True)
         except ValidationError as fault:
             raise ToolFailed(
-                f"{_faults(fault)} The tool was not run. Schema: {schema}", "invalid_arguments"
+                f"{_faults(fault)} The tool was not run. Schema: {_schema(spec)}", "invalid_arguments"
             ) from None
         arguments = parsed.model_dump(mode="json")
         return await next(ctx.with_(parsed=parsed, arguments=arguments, spec=spec))
+
+
+def _schema(spec: ToolSpec) -> str:
+    return cut(dump(spec.input_schema), SCHEMA_BYTES)
 
 
 def _faults(fault: ValidationError) -> str:
