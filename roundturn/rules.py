@@ -180,7 +180,7 @@ class Policy(BaseModel, frozen=True, extra="forbid"):
         check_ids(self.rules)
         return self
 
-    @cached_property
+    @property
     def layer(self) -> Layer:
         return Layer(
             name="operator",
