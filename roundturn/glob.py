@@ -1,6 +1,5 @@
 """The one matcher: `*` and `?`, anything else stands for itself; for names ASCII case-insensitive (R-13, R-14)."""
 
-import fnmatch
 import functools
 import re
 from collections.abc import Iterable
@@ -22,9 +21,12 @@ def matches(patterns: tuple[str, ...], name: str) -> bool:
 def compiled(patterns: tuple[str, ...], case_matters: bool = False) -> re.Pattern[str]:
     """All of them in one, for `fullmatch`."""
     case = re.ASCII if case_matters else re.ASCII | re.IGNORECASE
-    return re.compile("|".join(map(_translated, patterns)) if patterns else NOTHING, case)
+    return re.compile("|".join(map(_translated, patterns)) if patterns else NOTHING, case | re.DOTALL)
 
 
 def _translated(pattern: str) -> str:
-    """fnmatch's translation does not backtrack over many stars; of its words, only the bracket is not ours."""
-    return fnmatch.translate(pattern.replace("[", "[[]"))
+    """A star but the last takes as little as it can and never gives back, so that many of them answer at once."""
+    first, *rest = (re.escape(part).replace(r"\?", ".") for part in pattern.split("*"))
+    if not rest:
+        return first
+    return first + "".join(f"(?>.*?{part})" for part in rest[:-1]) + ".*" + rest[-1]

@@ -136,8 +136,8 @@ class Held:
 
     def __init__(self, rules: Sequence[Rule], context: "RuleContext") -> None:
         hold = [rule for rule in rules if rule.when.holds(context, rule.effect in LOOSENING)]
-        self._rules = [(list(other_tests(r.match)), compiled(r.match.name).fullmatch, r) for r in hold]
-        self._by_kind: dict[tuple[Any, ...], list[tuple[bool, Named, Rule]]] = {}
+        self._rules = [(list(other_tests(rule.match)), (_named(rule.match), rule)) for rule in hold]
+        self._by_kind: dict[tuple[Any, ...], list[tuple[Named | None, Rule]]] = {}
         lists = (rule for rule in hold if rule.effect == "allow" and rule.when.holds(context, loosens=False))
         # A layer that allows something denies what none of its rules names; the word or id of what makes it so.
         self.allow_list = next((rule.id.split(" ")[0] for rule in lists), "")
@@ -147,13 +147,14 @@ class Held:
         kind = (spec.origin, spec.family, spec.tags, spec.category, spec.exposure, spec.permission)
         alike = self._by_kind.get(kind)
         if alike is None:
-            alike = self._by_kind[kind] = [
-                (not rule.match.name, is_named, rule)
-                for tests, is_named, rule in self._rules
-                if not tests or all(fits(spec) for fits in tests)
-            ]
+            alike = [each for tests, each in self._rules if not tests or all(fits(spec) for fits in tests)]
+            self._by_kind[kind] = alike
         name = spec.name
-        return [rule for any_name, is_named, rule in alike if any_name or is_named(name)]
+        return [rule for named, rule in alike if named is None or named(name)]
+
+
+def _named(match: Match) -> Named | None:
+    return compiled(match.name).fullmatch if match.name else None
 
 
 class Layer(BaseModel, frozen=True):

@@ -117,11 +117,7 @@ def test_there_is_one_matcher_for_names() -> None:
         for name, _ in m.imports()
         if name.split(".")[0] in ("fnmatch", "glob", "wcmatch")
     }
-    assert matching == {"roundturn/glob.py"}
-    compilers = {
-        m.path for m in product() for call in m.calls() if ast.unparse(call.func) == "fnmatch.translate"
-    }
-    assert compilers == {"roundturn/glob.py"}
+    assert matching == set(), "theirs know sets in brackets, or other stars; ours is roundturn/glob.py"
 
 
 def _imports_of(folder: str, foreign: tuple[str, ...]) -> list[str]:
