@@ -14,6 +14,8 @@ from pathlib import Path
 from temporalio.client import Client as Temporal
 
 from benchmarks import floor, processes, task
+from benchmarks.chain import CALLS, chain_rows
+from benchmarks.decisions import decision_rows
 from benchmarks.systems import FloorSystem, History, Roundturn, System
 from gateway.client import open_client
 from roundturn import settings as settings_module
@@ -297,6 +299,9 @@ async def main() -> None:
                 *await memory_rows(run),
                 *await approval_rows(run),
             ]
+        async with asyncio.timeout(LIMIT_S):
+            chain = await chain_rows()
+    decisions = decision_rows()
     print(f"Python {platform.python_version()}, {platform.machine()}; Temporal dev server on a file")
     print(f"({', '.join(processes.PRAGMAS)}; {', '.join(processes.TUNING)});")
     print(
@@ -310,6 +315,15 @@ async def main() -> None:
     )
     print()
     print(table(("measure", "ours", "floor", "target"), weights))
+    print(
+        f"\nThe chain itself, without Temporal, in one process: {CALLS} calls each, interleaved, on a store as above; the floor is"
+    )
+    print(
+        "the tool with the audit layer alone, which makes the one write that both make (the call's result).\n"
+    )
+    print(table(("measure", "figure"), chain))
+    print("\nDecisions alone, milliseconds of CPU, the median of rounds that share no name, glob or rule:\n")
+    print(table(("measure", "figure", "target"), decisions))
     print(f"\n{time.monotonic() - began:.0f} s in all")
 
 
