@@ -133,6 +133,7 @@ class ToolActivities:
             rules=rules,
             grant=grant,
             attempt=uuid.uuid4().hex,
+            may_have_run=row.effect is Effect.KEYED and activity.info().attempt > 1,
         )
 
     async def _uninterrupted(self, ctx: CallContext) -> ToolExecutionResult:

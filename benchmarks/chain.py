@@ -124,7 +124,10 @@ async def _contexts(
     taken = await store.inbox.take(session.id)
     assert isinstance(taken, Taken)
     asked = AskedCall(provider_id="call", name=task.Look.name, arguments=dump(ARGUMENTS))
-    planned = [PlannedCall(asked, task.Look.effect, task.Look.limit_s, brief=True, shown="")] * count
+    plan = PlannedCall(
+        asked, asked.name, asked.arguments, task.Look.effect, task.Look.limit_s, brief=True, shown=""
+    )
+    planned = [plan] * count
     reply = Reply(text="", calls=(asked,) * count, finish="calls")
     await store.transcript.store_reply(taken.turn, 0, reply, planned, utc_now())
     snapshot = freeze(AGENT, registry, settings, {AGENT.name: AGENT})

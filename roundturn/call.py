@@ -34,7 +34,7 @@ class CallContext:
     `unlisted`: names that may be called though they are not shown; `deferred`: those of them that search finds.
     `parsed` is the validated input, set by the validation layer; `decision` is policy's word and `read_only` whether
     this call only reads, set by that layer. `grant` is the approval id that a person's yes left behind. `attempt`
-    names this very try, unique over processes.
+    names this very try, unique over processes. `may_have_run`: an earlier try of a call that may be repeated was cut off.
     """
 
     tool_call_id: str
@@ -54,6 +54,7 @@ class CallContext:
     read_only: bool = False
     grant: str | None = None
     attempt: str = ""
+    may_have_run: bool = False
 
     @property
     def known_names(self) -> tuple[str, ...]:

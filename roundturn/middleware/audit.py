@@ -10,6 +10,10 @@ from roundturn.errors import Unavailable
 from roundturn.ledger import FINAL, CallRow, Outcome
 from roundturn.store import Ledger, insist
 
+REFUSED = frozenset(
+    {"invalid_json", "invalid_arguments", "tool_not_found"}
+)  # failures of calls that were not begun
+
 
 class Audit:
     """`clock` gives aware UTC times; the elapsed time comes from it too."""
@@ -21,6 +25,11 @@ class Audit:
     async def __call__(self, ctx: CallContext, next: Next) -> ToolExecutionResult:
         started = self._clock()
         result = await next(ctx)
+        if ctx.may_have_run and (result.status == "denied" or result.error_type in REFUSED):
+            # Whoever refuses it now knows nothing of the try before; nobody may be told that it did not run (M-15).
+            result = ToolExecutionResult.unknown(
+                f"a try of this was cut off, and now it is refused ({result.error_type})."
+            )
         attempt = Attempt(
             id=ctx.attempt,
             status=result.status,

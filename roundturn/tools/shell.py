@@ -104,7 +104,7 @@ def environment(context: ToolContext, own: Mapping[str, str]) -> dict[str, str]:
     """All that a command gets to see, by a list of what may pass: no list of secrets is complete (P132)."""
     passed_on = {name: own[name] for name in PASSED_ON if name in own}
     return passed_on | {
-        "PATH": _fixed_places(own.get("PATH", "")) or os.defpath,
+        "PATH": _fixed_places(own.get("PATH", ""), context.cwd) or os.defpath,
         "LANG": own.get("LANG") or "C.UTF-8",
         "HOME": str(context.cwd),
         "TERM": "dumb",
@@ -112,9 +112,14 @@ def environment(context: ToolContext, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _fixed_places(path: str) -> str:
-    """Without relative and empty entries: through these a file in the action directory is run in a program's name (P128)."""
-    return os.pathsep.join(place for place in path.split(os.pathsep) if os.path.isabs(place))
+def _fixed_places(path: str, cwd: Path) -> str:
+    """Without entries that lead into the action directory: through these a file in it is run in a program's name (P128)."""
+    root = os.path.realpath(cwd)
+    return os.pathsep.join(
+        place
+        for place in path.split(os.pathsep)
+        if os.path.isabs(place) and not Path(os.path.realpath(place)).is_relative_to(root)
+    )
 
 
 def _start(argv: tuple[str, ...], context: ToolContext, sandbox: Sandbox) -> Supervised:

@@ -118,3 +118,37 @@ async def test_a_call_that_waits_for_a_subagent_is_audited_and_left_open(
     assert result.metadata["directive"] == directive
     assert [each.status for each in ledger.audited] == ["completed"]
     assert ledger.row.status == status
+
+
+@requirement("M-15", "M-24", "X-11")
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ToolExecutionResult.denied("Not run: plan mode.", "tool_policy_denied"),
+        ToolExecutionResult.failed("It does not fit. The tool was not run.", "invalid_arguments"),
+        ToolExecutionResult.failed("There is no such tool.", "tool_not_found"),
+    ],
+)
+@pytest.mark.parametrize("may_have_run", [True, False])
+async def test_of_a_call_that_may_have_run_nobody_is_told_that_it_did_not(
+    refusal: ToolExecutionResult, may_have_run: bool
+) -> None:
+    ledger = FakeLedger(call_row())
+
+    async def refuse(ctx: CallContext) -> ToolExecutionResult:
+        return refusal
+
+    result = await Audit(ledger, Clock())(context("change", may_have_run=may_have_run), refuse)
+    if may_have_run:
+        assert (result.status, result.error_type) == ("completed", "outcome_unknown")
+        assert "It may have run" in ledger.row.output
+        assert "not run" not in ledger.row.output
+    else:
+        assert result == refusal
+
+
+@requirement("M-15")
+async def test_a_call_that_may_have_run_and_is_run_again_has_its_result() -> None:
+    ledger = FakeLedger(call_row())
+    result = await Audit(ledger, Clock())(context("change", may_have_run=True), done)
+    assert result.result.output == "done"

@@ -110,6 +110,21 @@ async def test_a_file_in_the_action_directory_is_not_run_in_the_name_of_a_progra
     assert "taken in" not in (await bash(context, "no-such-program")).output
 
 
+@requirement("P128")
+async def test_a_place_in_the_action_directory_is_no_place_for_programs_however_it_is_written(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As an activated environment of the project would put one there."""
+    inside = context.cwd / ".venv" / "bin"
+    inside.mkdir(parents=True)
+    (inside / "stat").write_text("#!/bin/sh\necho taken in\n")
+    (inside / "stat").chmod(0o755)
+    link = tmp_path_factory.mktemp("elsewhere") / "link"
+    link.symlink_to(inside)
+    monkeypatch.setenv("PATH", f"{inside}:{link}:{context.cwd}/x/../.venv/bin:/usr/bin:/bin")
+    assert (await bash(context, "stat -c %F .venv; echo $PATH")).output == "directory\n/usr/bin:/bin\n"
+
+
 async def test_a_silent_success_says_so(context: ToolContext) -> None:
     assert await bash(context, "true") == ToolResult(output="(no output)")
 

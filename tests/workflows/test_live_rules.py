@@ -146,11 +146,12 @@ async def test_a_record_that_cannot_be_read_denies_every_call_until_it_is_replac
 
 
 @requirement("R-18", "P38")
+@pytest.mark.parametrize("tool", ["note_once", "note_keyed"])
 @pytest.mark.parametrize("alive", [True, False])
-async def test_what_runs_when_they_change_is_not_said_to_be_denied(system: OpenSystem, alive: bool) -> None:
-    s = await system(
-        scenario("go", step(("note_once", {"text": "a", "gate": "open"})), step(text="{{results}}"))
-    )
+async def test_what_runs_when_they_change_is_not_said_to_be_denied(
+    system: OpenSystem, alive: bool, tool: str
+) -> None:
+    s = await system(scenario("go", step((tool, {"text": "a", "gate": "open"})), step(text="{{results}}")))
     worker = await s.start_worker()
     turn = await s.send("go")
     await until(s.effects, "the tool")
