@@ -39,8 +39,11 @@ CLOSED_4 = tuple(
 )  # fmt: skip
 # IPv6 is a list of what is open, so that mapped, compatible, translated, unique-local and link-local numbers are out.
 OPEN_6 = IPv6Network("2000::/3")
-# Special purposes with Teredo, documentation twice, and 6to4, which holds any IPv4 address and is retired (RFC 7526).
-CLOSED_6 = tuple(IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+# Special purposes with Teredo, documentation twice, AS112, and 6to4, which holds any IPv4 address and is retired (RFC 7526).
+CLOSED_6 = tuple(
+    IPv6Network(block)
+    for block in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")
+)
 NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: where there is no IPv4, every IPv4 server looks like this
 
 # "Port blocking" of the Fetch standard: a request there would be read as another protocol's.

@@ -1,6 +1,7 @@
 """One page over HTTP within bounds of time, size and place, from whoever may be at the other end."""
 
 import asyncio
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator
@@ -32,6 +33,7 @@ TEXT = frozenset(
         "application/javascript", "application/x-ndjson",
     }
 )  # fmt: skip
+MEDIA = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")  # RFC 6838
 HEADERS = {
     "User-Agent": f"roundturn/{__version__}",
     "Accept": "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, application/xml;q=0.8, */*;q=0.1",
@@ -158,10 +160,13 @@ async def _page(url: httpx2.URL, response: httpx2.Response) -> Page:
         raise ToolFailed(f"{host_of(url)} answered {_status(response)}", "http_status")
     declared = response.headers.get("content-type", "")
     media = declared.partition(";")[0].strip().lower()
+    media = (
+        media if MEDIA.fullmatch(media) else ""
+    )  # what is no type is taken as not said, and is not told on
     if not _is_text(media):
         length = response.headers.get("content-length", "")
         size = f"{length} bytes" if length.isascii() and length.isdigit() else "size unknown"
-        raise ToolFailed(f"Not read: it is {media[:80]!r} ({size}), no text", "content_refused")
+        raise ToolFailed(f"Not read: it is {media!r} ({size}), no text", "content_refused")
     packing = response.headers.get("content-encoding", "").strip().lower()
     if packing not in ("", "identity", "gzip", "x-gzip"):
         raise ToolFailed(f"Not read: it is packed as {packing[:80]!r}, unasked", "content_refused")

@@ -58,6 +58,6 @@ async def test_a_page_is_read_after_a_yes_or_under_a_rule_and_the_inside_never(s
         assert "127.0.0.1 is not a public address" in output
         assert (await told("1.1"))[1] == "approval_denied"
         output, _ = await told("1.2")
-        assert output.startswith("Nothing was read: ")
-        assert f"redirects to another site: http://elsewhere.example:{site.port}/docs/a" in output
+        assert output.startswith(f"Nothing was read: site.example:{site.port} redirects to another site.")
+        assert f"\nhttp://elsewhere.example:{site.port}/docs/a\n" in output
         assert site.paths == [*before, "/docs/away"]
