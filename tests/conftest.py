@@ -17,6 +17,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("roundturn")
 
 
+@pytest.fixture(autouse=True)
+def _nobodys_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `roundturn.toml` in the checkout is its owner's; it decides nothing here."""
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(scope="session")
 def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
     """One server for the whole run; each test has a task queue of its own."""

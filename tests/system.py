@@ -135,16 +135,16 @@ class System:
         self,
         fault: str = "",
         program: tuple[str, ...] = ("-m", "tests.worker_main"),
-        cwd: Path = ROOT,
+        cwd: Path | None = None,
         **environment: str,
     ) -> WorkerProcess:
-        """A process of its own, ready to work; `fault` as in tests.faults."""
+        """A process of its own, ready to work; `fault` as in tests.faults. It starts where no settings of ours lie."""
         log = self.home / f"worker-{len(self.workers)}.log"
         extra = {"TEST_FAULT": fault} if fault else {}
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 [sys.executable, *program],
-                cwd=cwd, env={**self.environment, **extra, **environment}, stdout=file, stderr=file,
+                cwd=cwd or self.home, env={"PYTHONPATH": str(ROOT), **self.environment, **extra, **environment}, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip
         worker = WorkerProcess(process, log)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.conftest import OpenSystem
 from tests.requirements import requirement
-from tests.system import ROOT, scenario, step
+from tests.system import scenario, step
 
 EVERYTHING = '[policy]\nallow = ["*"]\n'
 AGENT = '+++\nname = "assistant"\n+++\nHelp.\n'
@@ -37,7 +37,7 @@ async def test_settings_agents_and_store_in_the_action_directory_are_not_the_too
         agents_dir=agents,
         database_url=f"sqlite:///{project}/data/rows.db",
     )
-    await s.start_worker(cwd=project, PYTHONPATH=str(ROOT))
+    await s.start_worker(cwd=project)
     session = (await s.client.open_session("assistant", project)).id
     turn = await s.send("go", session)
     assert (await s.ended(turn)).state == "completed"
