@@ -12,7 +12,7 @@ from roundturn.errors import AuthorError, ToolFailed
 from roundturn.ids import printable
 from roundturn.message import AskedCall
 from roundturn.names import PLAIN, is_plain, wire_name
-from roundturn.tool import BUILTIN, DIRECTIVE, BaseTool, ToolContext, ToolResult, ToolSpec
+from roundturn.tool import BUILTIN, DIRECTIVE, BaseTool, ToolContext, ToolSpec, as_result
 
 NEAR_NAMES = 5
 
@@ -131,11 +131,15 @@ class ToolRegistry:
             raise ToolFailed(f"{name} was ended after its limit of {limit_s:g} s", "tool_timeout") from None
 
 
-def _returned(tool: BaseTool, result: ToolResult) -> ToolExecutionResult:
-    if not isinstance(result, ToolResult) or result.directive is None:
+def _returned(tool: BaseTool, value: Any) -> ToolExecutionResult:
+    """Raises for what cannot be shown or asked for, and says that the tool has run: nobody is to try it again."""
+    result = as_result(value)
+    if result.directive is None:
         return ToolExecutionResult.completed(result)
     if not tool.directive:
-        raise AuthorError(f"tool {tool.name} returned a directive and is not declared to", "set `directive`")
+        raise AuthorError(
+            f"It ran; tool {tool.name} returned a directive and is not declared to", "set `directive`"
+        )
     return ToolExecutionResult.completed(
         result, **{DIRECTIVE: result.directive.model_dump(exclude_defaults=True)}
     )

@@ -1,5 +1,6 @@
 """What a tool is: a name, a Pydantic input, a declared effect and one coroutine; nothing of policy or display."""
 
+import difflib
 import inspect
 import re
 from abc import ABC, abstractmethod
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.errors import PydanticUserError
 
+from roundturn.declaration import NEAR, has_argument, misspelt
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.jsontext import NotJson, clean_json, dump
 
@@ -18,6 +21,7 @@ CATEGORY_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 MAX_OUTPUT_BYTES = 32 * 1024  # what a tool of ours answers at most (design section 12)
 LONGEST_LIMIT_S = 7 * 24 * 3600
 BUILTIN = "builtin"
+JSON_FORM = "annotate with what has a JSON form"
 
 
 class Effect(StrEnum):
@@ -155,9 +159,10 @@ class BaseTool(ABC):
     argument_kinds: ClassVar[Mapping[str, ArgumentKind]] = {}
 
     @abstractmethod
-    async def execute(self, arguments: Any, context: ToolContext) -> ToolResult:
+    async def execute(self, arguments: Any, context: ToolContext) -> Any:
         """`arguments` is an instance of `input_model`. Raise `ToolFailed` for what the model should read.
 
+        Returns a `ToolResult`, or what `as_result` makes one of: a text, a Pydantic model, what has a JSON form.
         Runs *at least once* for `pure` and `keyed`, at most once for `once`. Must end soon when cancelled.
         """
 
@@ -175,17 +180,17 @@ class BaseTool(ABC):
 
     def spec(self, origin: str = BUILTIN, name: str = "") -> ToolSpec:
         """`name`: what models call it, when that is not its own. Raises `AuthorError` for a broken contract."""
-        self._keeps_the_contract()
+        schema = self._keeps_the_contract()
         return ToolSpec(
             name=name or self.name,
             description=self.description,
-            input_schema=self.input_model.model_json_schema(),
+            input_schema=schema,
             effect=self.effect,
             limit_s=self.limit_s,
             brief=self.brief,
             category=self.category,
             family=self.family or self.category,
-            tags=self.tags,
+            tags=tuple(self.tags),
             exposure=self.exposure,
             permission=self.permission,
             privileged=self.privileged,
@@ -198,27 +203,18 @@ class BaseTool(ABC):
             argument_kinds=self.argument_kinds,
         )
 
-    def _keeps_the_contract(self) -> None:
+    def _keeps_the_contract(self) -> dict[str, Any]:
+        """The schema of the input. Raises `AuthorError` for whatever would fail later, or be passed over in silence."""
         who = type(self).__name__
+        if (slip := misspelt(self, BaseTool)) is not None:
+            name, meant = slip
+            raise AuthorError(
+                f"{who} declares {name}, which nothing reads", f"write {meant}; what is its own begins with _"
+            )
         for attribute in ("name", "description", "input_model", "category"):
             if not getattr(self, attribute, None):
                 raise AuthorError(f"tool {who} has no {attribute}", f"set `{attribute}` on the class {who}")
-        if not (isinstance(self.input_model, type) and issubclass(self.input_model, BaseModel)):
-            raise AuthorError(
-                f"the input_model of {who} is not a Pydantic model", "subclass pydantic.BaseModel"
-            )
-        if not isinstance(self.effect, Effect):
-            raise AuthorError(
-                f"the effect of {who} is {self.effect!r}", "use a member of roundturn.tool.Effect"
-            )
-        if not isinstance(self.permission, Permission):
-            raise AuthorError(
-                f"the permission of {who} is {self.permission!r}", "use a member of roundturn.tool.Permission"
-            )
-        for attribute, kind in (("exposure", Exposure), ("approval", Asking)):
-            if getattr(self, attribute) not in get_args(kind):
-                given = getattr(self, attribute)
-                raise AuthorError(f"{attribute} of {who} is {given!r}", f"one of {', '.join(get_args(kind))}")
+        self._declares_the_right_kinds(who)
         if not CATEGORY_PATTERN.fullmatch(self.category):
             raise AuthorError(
                 f"category {self.category!r} of {who}", f"a word like {CATEGORY_PATTERN.pattern}"
@@ -227,6 +223,54 @@ class BaseTool(ABC):
             raise AuthorError(f"limit_s of {who} is {self.limit_s}", f"0 to {LONGEST_LIMIT_S} seconds")
         if self.brief and self.effect is not Effect.PURE:
             raise AuthorError(f"tool {self.name} is brief but not pure", "only pure tools may be brief")
+        if not inspect.iscoroutinefunction(self.execute):
+            raise AuthorError(f"execute of {who} is no coroutine function", "write `async def execute`")
+        for attribute in ("is_read_only", "shown_to", "stands_for"):  # a coroutine would be taken for a yes
+            method = getattr(self, attribute)
+            if not callable(method) or inspect.iscoroutinefunction(method):
+                raise AuthorError(f"{attribute} of {who} is no plain method", f"write `def {attribute}`")
+        try:
+            schema = self.input_model.model_json_schema()
+        except Exception as fault:  # the author's own types are asked, and may raise anything
+            raise AuthorError(f"the input_model of {who} has no JSON schema: {fault}", JSON_FORM) from fault
+        self._names_its_arguments(who, schema)
+        return schema
+
+    def _declares_the_right_kinds(self, who: str) -> None:
+        if not (isinstance(self.input_model, type) and issubclass(self.input_model, BaseModel)):
+            raise AuthorError(
+                f"the input_model of {who} is not a Pydantic model", "subclass pydantic.BaseModel"
+            )
+        for attribute, member in (("effect", Effect), ("permission", Permission)):
+            given = getattr(self, attribute)
+            if not isinstance(given, member):
+                hint = f"use a member of roundturn.tool.{member.__name__}"
+                raise AuthorError(f"the {attribute} of {who} is {given!r}", hint)
+        for attribute, kind in (("exposure", Exposure), ("approval", Asking)):
+            given = getattr(self, attribute)
+            if given not in get_args(kind):
+                raise AuthorError(f"{attribute} of {who} is {given!r}", f"one of {', '.join(get_args(kind))}")
+        for attribute in ("name", "description", "category", "family"):
+            if not isinstance(given := getattr(self, attribute), str):
+                raise AuthorError(f"{attribute} of {who} is {given!r}", "write a text")
+        for attribute in ("brief", "privileged", "directive", "reaches_deferred"):
+            if not isinstance(given := getattr(self, attribute), bool):
+                raise AuthorError(f"{attribute} of {who} is {given!r}", "write True or False")
+        if isinstance(self.limit_s, bool) or not isinstance(self.limit_s, int | float):
+            raise AuthorError(f"limit_s of {who} is {self.limit_s!r}", "write a number of seconds")
+        if not isinstance(self.tags, tuple | list) or not all(isinstance(tag, str) for tag in self.tags):
+            raise AuthorError(f"tags of {who} are {self.tags!r}", 'write a tuple of texts: ("one",)')
+
+    def _names_its_arguments(self, who: str, schema: Mapping[str, Any]) -> None:
+        kinds = self.argument_kinds
+        if not isinstance(kinds, Mapping) or not all(isinstance(name, str) for name in kinds):
+            raise AuthorError(f"argument_kinds of {who} are {kinds!r}", 'write a mapping: {"file": "path"}')
+        for name, kind in kinds.items():
+            where = f"argument_kinds of {who}: {name}"
+            if kind not in get_args(ArgumentKind):
+                raise AuthorError(f"{where} is {kind!r}", f"one of {', '.join(get_args(ArgumentKind))}")
+            if not has_argument(schema, name):
+                raise AuthorError(f"{where} is no argument of the input_model", "name one as its schema does")
 
 
 def tool(
@@ -245,9 +289,13 @@ def tool(
             values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
             return as_result(await function(**values, **dict.fromkeys(given, context)))
 
-        unknown = sorted(name for name in declared if not hasattr(BaseTool, name) or name.startswith("_"))
-        if unknown:
-            raise AuthorError(f"@tool on {function.__name__}: nothing is declared as {', '.join(unknown)}")
+        open_to_it = {name for name in dir(BaseTool) if not name.startswith("_")} - {"execute", "spec"}
+        for name in sorted(declared.keys() - open_to_it):
+            near = difflib.get_close_matches(name, sorted(open_to_it), 1, NEAR)
+            raise AuthorError(
+                f"@tool on {function.__name__}: nothing is declared as {name}",
+                f"did you mean {near[0]}?" if near else "declare class variables of BaseTool",
+            )
         namespace: dict[str, Any] = {
             "__doc__": function.__doc__,
             "__module__": function.__module__,
@@ -284,20 +332,34 @@ def _parameters(function: Callable[..., Awaitable[Any]]) -> tuple[list[str], typ
             raise AuthorError(f"{where}: parameter {name} has no type", f"annotate {name}")
         if hints[name] is ToolContext:
             given.append(name)
+        elif name.startswith("_"):  # Pydantic would leave it out without a word
+            raise AuthorError(f"{where}: parameter {name} begins with _", "give it a name for the model")
         else:
             fields[name] = (hints[name], ... if parameter.default is parameter.empty else parameter.default)
-    return given, create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    try:
+        return given, create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    except PydanticUserError as fault:
+        raise AuthorError(f"{where}: {fault}", JSON_FORM) from fault
 
 
 def as_result(value: Any) -> ToolResult:
-    """What a function returned, as a result. Raises `ToolFailed` for what has no JSON form."""
+    """What a tool returned, as a result. Raises `ToolFailed` for what cannot be shown: the tool has run all the same."""
+    try:
+        return _as_text(value)
+    except ValueError as fault:  # `NotJson`, and Pydantic's for a model
+        why = str(fault)
+    except Exception as fault:  # noqa: BLE001 - the author's own types are asked, and may raise anything
+        why = type(fault).__name__
+    raise ToolFailed(f"It ran; its result cannot be shown: {why}", "result_not_json")
+
+
+def _as_text(value: Any) -> ToolResult:
     if isinstance(value, ToolResult):
+        if not isinstance(value.output, str):  # copied or constructed without validation
+            raise NotJson(f"its output is of type {type(value.output).__name__} and no text")
         return value
     if isinstance(value, BaseModel):
         return ToolResult(output=value.model_dump_json())
     if isinstance(value, str):
         return ToolResult(output=value)
-    try:
-        return ToolResult(output="done" if value is None else dump(clean_json(value)))
-    except NotJson as fault:
-        raise ToolFailed(f"It ran; its result cannot be shown: {fault}", "result_not_json") from None
+    return ToolResult(output="done" if value is None else dump(clean_json(value)))

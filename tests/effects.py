@@ -119,7 +119,7 @@ class Odd(BaseTool):
     input_model = Kind
     effect = Effect.PURE
 
-    async def execute(self, arguments: Kind, context: ToolContext) -> ToolResult:
+    async def execute(self, arguments: Kind, context: ToolContext) -> Any:
         match arguments.kind:
             case "nul":
                 return ToolResult(output="a\x00b")
@@ -135,7 +135,7 @@ class Odd(BaseTool):
             case "unprintable":
                 raise Unprintable
             case "not_a_result":
-                return {"when": object()}  # type: ignore[return-value]
+                return {"when": object()}
             case _:
                 raise AssertionError(arguments.kind)
 

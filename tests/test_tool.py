@@ -1,5 +1,6 @@
 """The contract of a tool: checked when it is registered, its schema generated, its effect cautious."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,14 @@ from tests.requirements import requirement
 
 class Input(BaseModel):
     text: str
+
+
+class Unreadable:
+    """Of no type that JSON has."""
+
+
+class Unsendable(BaseModel):
+    call: Callable[[], None]
 
 
 class Echo(BaseTool):
@@ -92,12 +101,135 @@ def test_a_result_is_text_and_whether_it_is_an_error() -> None:
         ({"limit_s": -1.0}, "limit_s"),
         ({"limit_s": float("inf")}, "limit_s"),
         ({"limit_s": float("nan")}, "limit_s"),
+        ({"limit_s": "60"}, "limit_s of Variant is '60'"),
+        ({"limit_s": True}, "limit_s of Variant is True"),
+        ({"name": 5}, "name of Variant is 5"),
+        ({"description": ["d"]}, "description of Variant"),
+        ({"category": 5}, "category of Variant is 5"),
+        ({"family": None}, "family of Variant is None"),
+        *(({name: "no"}, f"{name} of Variant is 'no'") for name in ("brief", "privileged", "directive")),
+        ({"reaches_deferred": 1}, "reaches_deferred of Variant is 1"),
+        ({"tags": "one"}, "tags of Variant are 'one'"),
+        ({"tags": ("one", 2)}, "tags of Variant"),
+        ({"tags": {"one"}}, "tags of Variant"),
+        ({"argument_kinds": {"texts": "path"}}, "texts is no argument"),
+        ({"argument_kinds": {"text.part": "path"}}, "text.part is no argument"),
+        ({"argument_kinds": {"text": "file"}}, "text is 'file'"),
+        ({"argument_kinds": ("text", "path")}, "argument_kinds of Variant"),
+        ({"argument_kinds": {1: "path"}}, "argument_kinds of Variant"),
+        ({"execute": lambda self, arguments, context: "x"}, "execute of Variant is no coroutine function"),
+        ({"is_read_only": True}, "is_read_only of Variant is no plain method"),
+        ({"input_model": Unsendable}, "no JSON schema"),
     ],
 )
 def test_a_broken_contract_is_refused_with_what_to_change(attributes: dict[str, Any], said: str) -> None:
     with pytest.raises(AuthorError, match=said) as refused:
         variant(**attributes).spec()
     assert refused.value.hint
+
+
+@requirement("T-17")
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("aproval", "approval"), ("efect", "effect"), ("effcet", "effect"), ("permision", "permission"),
+        ("tag", "tags"), ("limits", "limit_s"), ("argument_kind", "argument_kinds"), ("priviledged", "privileged"),
+        ("breif", "brief"), ("descripton", "description"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_class_variable_is_refused_with_the_one_that_was_meant(written: str, meant: str) -> None:
+    class Set(Echo):
+        def __init__(self) -> None:
+            setattr(self, written, "x")
+
+    class Computed(Echo):
+        pass
+
+    setattr(Computed, written, property(lambda self: "x"))
+    inherited = type("Below", (type(variant(**{written: "x"})),), {})()
+    for wrong in (variant(**{written: "x"}), inherited, Set(), Computed()):
+        with pytest.raises(AuthorError, match=f"declares {written}, which nothing reads") as refused:
+            wrong.spec()
+        assert refused.value.hint.startswith(f"write {meant};")
+
+
+@requirement("T-17")
+def test_what_is_a_tools_own_may_be_called_anything_else() -> None:
+    class Own(Echo):
+        MOST = 3
+        LIMIT_S = 3
+        timeout_s = 3.0
+        output = "x"
+        _names = ("a",)
+
+        def __init__(self) -> None:
+            self.client = None
+            self.url = "x"
+            self.approval = "always"
+
+        def effects(self) -> None:
+            """A method is no declaration."""
+
+        @staticmethod
+        def tag() -> None: ...
+
+        @classmethod
+        def names(cls) -> None: ...
+
+    assert Own().spec().approval == "always"
+
+
+@requirement("T-04")
+async def test_a_hook_that_would_return_a_coroutine_is_refused() -> None:
+    async def maybe(self: BaseTool, arguments: Any) -> bool:
+        return False
+
+    for name in ("is_read_only", "shown_to", "stands_for"):
+        with pytest.raises(AuthorError, match=f"{name} of Variant is no plain method"):
+            variant(**{name: maybe}).spec()
+
+
+class Part(BaseModel):
+    file: str = Field("", alias="at")
+    beside: "Part | None" = None
+
+
+class Nested(BaseModel):
+    part: Part
+    parts: list[Part]
+    either: Part | str | None = None
+    pair: tuple[Part, int] | None = None
+    named: dict[str, Part] = {}
+    free: dict[str, Any] = {}
+    anything: Any = None
+
+
+@requirement("T-17")
+@pytest.mark.parametrize(
+    ("name", "is_there"),
+    [
+        ("part.at", True), ("part.beside.beside.at", True), ("parts.at", True), ("either.at", True),
+        ("pair.at", True), ("named.x.at", True), ("free.x", True), ("free.x.y", True), ("anything.x", True),
+        ("parts", True), ("part.file", False), ("parts.0.at", False), ("named.x.file", False), ("other", False),
+        ("part.at.x", False), ("", False), ("part.", False),
+    ],
+)  # fmt: skip
+def test_a_kind_is_for_an_argument_that_the_schema_has(name: str, is_there: bool) -> None:
+    nested = variant(input_model=Nested, argument_kinds={name: "path"})
+    if is_there:
+        assert nested.spec().argument_kinds == {name: "path"}
+    else:
+        with pytest.raises(AuthorError, match="is no argument of the input_model"):
+            nested.spec()
+
+
+@requirement("T-17")
+def test_a_tool_whose_input_is_one_recursive_model_may_name_its_arguments() -> None:
+    assert variant(input_model=Part, argument_kinds={"at": "path", "beside.at": "path"}).spec()
+
+
+def test_tags_may_be_a_list() -> None:
+    assert variant(tags=["a", "b"]).spec().tags == ("a", "b")
 
 
 def test_a_brief_pure_tool_is_fine() -> None:
@@ -204,14 +336,32 @@ def test_a_function_that_cannot_be_a_tool_is_refused_with_the_place() -> None:
         """Says it."""
         return text
 
+    async def unsendable(stream: Unreadable) -> str:
+        return ""
+
+    async def hidden(_text: str) -> str:
+        return _text
+
     for function, said in (
         (plain, "async"),
+        (unsendable, "unsendable: .*schema"),
+        (hidden, "_text begins with _"),
         (untyped, "text has no type"),
         (open_ended, "texts has no name"),
     ):
         with pytest.raises(AuthorError, match=said):
             tool(category="tests")(function)  # type: ignore[arg-type]
-    with pytest.raises(AuthorError, match="nothing is declared as limits"):
-        tool(category="tests", limits=3)(good)
+    for name, hint in (
+        ("limits", "did you mean limit_s?"),
+        ("aproval", "did you mean approval?"),
+        ("zzz", "declare class variables of BaseTool"),
+        ("_private", "declare class variables of BaseTool"),
+        ("execute", "declare class variables of BaseTool"),
+    ):
+        with pytest.raises(AuthorError, match=f"nothing is declared as {name}") as refused:
+            tool(category="tests", **{name: 3})(good)
+        assert refused.value.hint == hint
+    with pytest.raises(AuthorError, match="tags of good are 'one'"):
+        tool(category="tests", tags="one")(good)().spec()
     with pytest.raises(AuthorError, match="has no category"):
         tool(category="")(good)().spec()

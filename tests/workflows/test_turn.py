@@ -303,7 +303,7 @@ async def test_what_a_model_gets_wrong_is_answered_and_the_turn_goes_on(system: 
     assert await kind(3, 0) == "truncated"
     assert ["alpha" in await kind(4, i) for i in range(4)] == [True, False, True, False]
     assert ["beta" in await kind(4, i) for i in range(4)] == [False, True, False, True]
-    assert [await kind(5, i) for i in range(3)] == ["tool_error"] * 3
+    assert [await kind(5, i) for i in range(3)] == ["tool_error", "tool_error", "result_not_json"]
     assert {request["status"] for request in await s.model.requests()} == {200}, (
         "the strict endpoint took every request"
     )
