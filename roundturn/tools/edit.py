@@ -23,7 +23,7 @@ MAX_PLACES = 10_000  # looked at one by one; the rest is only counted
 TRIES = 3  # when somebody who takes no lock changes the file between our reading and writing
 
 
-class EditFileInput(BaseModel):
+class EditFileInput(BaseModel, extra="forbid"):
     """What is to be replaced by what in which file."""
 
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the action directory.")

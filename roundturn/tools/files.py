@@ -34,7 +34,7 @@ CUT = " [... line cut]"
 TRAILER_BYTES = 100
 
 
-class ReadFileInput(BaseModel):
+class ReadFileInput(BaseModel, extra="forbid"):
     """Which lines of which file."""
 
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the action directory.")
@@ -42,7 +42,7 @@ class ReadFileInput(BaseModel):
     limit: int = Field(200, ge=1, le=MAX_LINES, description="How many lines at most.")
 
 
-class WriteFileInput(BaseModel):
+class WriteFileInput(BaseModel, extra="forbid"):
     """The whole new content of one file."""
 
     path: str = Field(min_length=1, max_length=4096, description="File, relative to the action directory.")

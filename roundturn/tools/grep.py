@@ -41,7 +41,7 @@ END_S = 10.0  # for the thread that reads a last file on a slow disk
 _SEARCHER = (sys.executable, "-S", "-I", searcher.__file__)
 
 
-class GrepInput(BaseModel):
+class GrepInput(BaseModel, extra="forbid"):
     """What to look for and where."""
 
     pattern: str = Field(

@@ -26,7 +26,7 @@ TRAILER_BYTES = 2 * 1024
 LIMIT_S = 0.5  # a brief tool ends within a second
 
 
-class ListFilesInput(BaseModel):
+class ListFilesInput(BaseModel, extra="forbid"):
     """Which directory, how deep, and which names."""
 
     path: str = Field(".", min_length=1, max_length=4096, description="Relative to the action directory.")

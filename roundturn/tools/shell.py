@@ -35,7 +35,7 @@ LOCALE = ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_
 PASSED_ON = (*LOCALE, "TZ", "TMPDIR")
 
 
-class BashInput(BaseModel):
+class BashInput(BaseModel, extra="forbid"):
     """One command line and how long it may take."""
 
     command: str = Field(min_length=1, max_length=MAX_COMMAND_CHARS, description="What `bash -c` runs.")

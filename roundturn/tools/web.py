@@ -31,7 +31,7 @@ FRAME_BYTES = 6 * 1024  # of these, for address, title, marks and notes
 MAX_OFFSET = 100_000_000
 
 
-class WebFetchInput(BaseModel):
+class WebFetchInput(BaseModel, extra="forbid"):
     """Which page, and from where on."""
 
     url: str = Field(
