@@ -11,7 +11,7 @@ from roundturn.call import CallContext, Middleware, Next, ToolExecutionResult
 from roundturn.errors import AuthorError, ToolFailed
 from roundturn.ids import printable
 from roundturn.message import AskedCall
-from roundturn.names import PLAIN, is_plain, wire_name
+from roundturn.names import insist_free, insist_plain, wire_name
 from roundturn.tool import BUILTIN, DIRECTIVE, BaseTool, ToolContext, ToolSpec, as_result
 
 NEAR_NAMES = 5
@@ -30,11 +30,7 @@ class ToolRegistry:
     def register(self, tool: BaseTool, origin: str = BUILTIN) -> None:
         """Of this process. Raises `AuthorError` for a broken contract or a name that is taken (P28)."""
         spec = tool.spec(origin)
-        if not is_plain(spec.name):
-            raise AuthorError(
-                f"tool name {spec.name!r} of {type(tool).__name__} is not accepted by model APIs",
-                f"letters, digits, dashes and single underscores, 64 at most: {PLAIN.pattern}",
-            )
+        insist_plain(spec.name, type(tool).__name__)
         self._add(tool, spec)
 
     def mount(self, server: str, tools: Iterable[BaseTool]) -> list[str]:
@@ -55,9 +51,8 @@ class ToolRegistry:
         return left_out
 
     def _add(self, tool: BaseTool, spec: ToolSpec) -> None:
-        if spec.name in self._tools:
-            taken = type(self._tools[spec.name]).__name__
-            raise AuthorError(f"tool name {spec.name} is taken by {taken}", f"rename {type(tool).__name__}")
+        holder = self._tools.get(spec.name)
+        insist_free(spec.name, type(tool).__name__, None if holder is None else type(holder).__name__)
         self._tools[spec.name] = tool
         self._specs[spec.name] = spec
 

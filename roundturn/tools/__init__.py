@@ -47,13 +47,19 @@ def every_tool(
     embedded: Iterable[BaseTool] = (),
 ) -> Iterator[tuple[BaseTool, str]]:
     """All of an installation with their origins, in the order in which models see them (T-09). Raises `AuthorError`."""
-    for confined in CONFINED.values():
-        yield confined(sandbox), OURS
-    for make in BUILTIN.values():
-        yield make(), OURS
-    for delegate in DELEGATION.values():
-        yield delegate(runs, agents), OURS
-    for tool in installed_tools():
+    ours = list(_ours(runs, agents, sandbox))
+    for tool in ours:
+        yield tool, OURS
+    for tool in installed_tools({tool.name: type(tool).__name__ for tool in ours}):
         yield tool, ORIGIN
     for tool in embedded:
         yield tool, "embedder"
+
+
+def _ours(runs: Delegations, agents: Mapping[str, AgentDefinition], sandbox: Sandbox) -> Iterator[BaseTool]:
+    for confined in CONFINED.values():
+        yield confined(sandbox)
+    for make in BUILTIN.values():
+        yield make()
+    for delegate in DELEGATION.values():
+        yield delegate(runs, agents)
