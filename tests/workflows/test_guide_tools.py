@@ -1,6 +1,9 @@
 """The guide to tools, rules and layers is followed to the letter: its pieces are cut out of it and run."""
 
 import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 from tests.conftest import OpenSystem
@@ -17,20 +20,18 @@ def piece(beginning: str) -> str:
 
 
 def install(site: Path) -> Path:
-    """The package of the guide, as an installer would leave it; returns the worker's program."""
-    info = site / "mytools-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mytools\nVersion: 1.0\n")
-    points = (
-        piece("[project.entry-points")
-        .replace('[project.entry-points."', "[")
-        .replace('"]', "]")
-        .replace('"', "")
-    )
-    (info / "entry_points.txt").write_text(points)
-    (site / "mytools.py").write_text(piece('"""Tickets'))
+    """The package of the guide, as pip would install it; returns the worker's program."""
+    package = site.parent / "mytools"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(piece("[build-system]"))
+    pieces = [piece('"""Tickets'), piece("from pydantic import BaseModel")]
+    (package / "mytools.py").write_text("\n\n".join(pieces))
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(site.parent)]
+    subprocess.run(build, cwd=package, check=True, capture_output=True)
+    (wheel,) = site.parent.glob("mytools-*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
     (site / "mylayer.py").write_text(piece('"""A layer'))
-    program = site / "worker_of_mine.py"
+    program = site / "myworker.py"
     program.write_text(piece('"""A worker'))
     return program
 
@@ -49,6 +50,11 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
                 ("close_ticket", {"ticket": "T-1"}),
                 ("close_ticket", {"ticket": "TEST-1"}),
             ),
+            step(
+                ("label_ticket", {"ticket": "T-1", "add": "slow"}),
+                ("label_ticket", {"ticket": "T-1", "ad": "shop"}),
+            ),
+            step(("label_ticket", {"ticket": "T-1"})),
             step(text="{{results}}"),
         )
     )
@@ -70,6 +76,11 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
     assert error == "tool_policy_denied"
     assert "'tickets-stay-open-at-night' of the operator layer: a person closes tickets" in output
     assert await told("1.2") == (f'{{"closed":"TEST-1","request":"{turn}.1.2"}}', "")
+    assert await told("2.0") == ('["slow"]', "")
+    output, error = await told("2.1")
+    assert error == "invalid_arguments"
+    assert "ad: Extra inputs are not permitted" in output
+    assert await told("3.0") == ('["slow"]', "")
     assert row.state == "completed"
     another = await s.send("go")
     await s.ended(another)
@@ -79,7 +90,40 @@ async def test_a_tool_a_rule_and_a_layer_from_outside_work_as_the_guide_says(
     }
     assert shown["show_ticket"]["description"] == "Show what a ticket says."
     assert shown["show_ticket"]["parameters"]["properties"]["ticket"]["description"] == "Such as T-1."
+    assert shown["label_ticket"]["parameters"]["additionalProperties"] is False
     assert set(shown["close_ticket"]["parameters"]["properties"]) == {"ticket"}
+
+
+@requirement("P-03", "T-04", "T-16")
+async def test_a_call_of_the_class_that_only_reads_runs_in_plan_mode(
+    system: OpenSystem, tmp_path: Path
+) -> None:
+    program = install(tmp_path / "site")
+    s = await system(
+        scenario(
+            "go",
+            step(
+                ("label_ticket", {"ticket": "T-1"}),
+                ("label_ticket", {"ticket": "T-1", "add": "slow"}),
+                ("show_ticket", {"ticket": "T-1"}),
+            ),
+            step(text="{{results}}"),
+        )
+    )
+    rules = """
+[[policy.rules]]
+id = "no-packages"
+effect = "deny"
+match = { origin = "installed", name = "show_*" }
+"""
+    (s.home / "roundturn.toml").write_text(rules)
+    path = os.pathsep.join((str(ROOT), str(program.parent)))
+    await s.start_worker(program=(str(program),), PYTHONPATH=path)
+    session = await s.client.open_session("assistant", s.workdir, run_mode="plan")
+    turn = await s.send("go", session.id)
+    await s.ended(turn)
+    rows = [await s.client.store.ledger.read(f"{turn}.0.{n}") for n in range(3)]
+    assert [row and row.metadata.get("rule_id", row.output) for row in rows] == ["[]", "plan", "no-packages"]
 
 
 @requirement("M-24")
