@@ -51,7 +51,10 @@ class ToolRegistry:
         return left_out
 
     def _add(self, tool: BaseTool, spec: ToolSpec) -> None:
-        holder = self._tools.get(spec.name)
+        # Rules do not tell capital from small letters in a name, so two names differ in more.
+        holder = next(
+            (each for name, each in self._tools.items() if name.casefold() == spec.name.casefold()), None
+        )
         insist_free(spec.name, type(tool).__name__, None if holder is None else type(holder).__name__)
         self._tools[spec.name] = tool
         self._specs[spec.name] = spec

@@ -296,3 +296,19 @@ def test_a_rule_for_a_tool_of_ours_is_not_one_for_theirs() -> None:
     assert theirs is not None
     assert decide(ours, {}, rules).effect == "allow"
     assert decide(theirs, {}, rules).effect == "deny"
+
+
+@requirement("P28", "R-13")
+def test_a_name_that_differs_in_capitals_only_is_taken() -> None:
+    """Rules could not tell the two apart: `allow = ["greet"]` would let both run."""
+
+    class Shouting(Greet):
+        name = "GREET"
+
+    registry = ToolRegistry()
+    registry.register(Greet())
+    with pytest.raises(AuthorError, match="taken by Greet"):
+        registry.register(Shouting())
+    told = registry.mount("web", [Greet(), Shouting()])
+    assert len(told) == 1
+    assert "is taken" in told[0]
