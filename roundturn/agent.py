@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from roundturn.errors import ConfigurationError
+from roundturn.faults import first_fault, rule_at
 from roundturn.mode import RunMode
 from roundturn.rules import Layer, Rule, RuleContext, check_ids, named
 
@@ -131,15 +132,13 @@ def parse_definition(text: str, source: str) -> AgentDefinition:
             f"begin the file with TOML between two lines of {FENCE}, then the prompt",
         )
     try:
-        return AgentDefinition(**tomllib.loads(match[1]), prompt=match[2].strip())
+        written = tomllib.loads(match[1])
     except tomllib.TOMLDecodeError as fault:
         raise ConfigurationError(f"{source}: the front matter is not TOML: {fault}") from None
-    except (ValidationError, TypeError) as fault:
-        raise ConfigurationError(f"{source}: {_first_fault(fault)}") from None
-
-
-def _first_fault(fault: ValidationError | TypeError) -> str:
-    if isinstance(fault, TypeError):
-        return "the prompt is the text below the front matter, not a key in it"
-    first = fault.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if "prompt" in written:
+        raise ConfigurationError(f"{source}: the prompt is the text below the front matter, not a key in it")
+    try:
+        return AgentDefinition(**written, prompt=match[2].strip())
+    except ValidationError as fault:
+        place, said = first_fault(fault, AgentDefinition)
+        raise ConfigurationError(f"{source}: {place}{rule_at(place, [written])}: {said}") from None

@@ -9,6 +9,7 @@ from typing import Self
 from pydantic import BaseModel, ValidationError, model_validator
 
 from roundturn.errors import ConfigurationError
+from roundturn.faults import first_fault, rule_at
 from roundturn.rules import Layer, Rule, RuleContext, check_ids
 
 MOST_BYTES = 64 * 1024  # of the stored text: every call of every session reads it
@@ -85,11 +86,13 @@ def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
     """Of a TOML file of `[[rules]]`. Raises `ConfigurationError` naming `source` and the place."""
     form = "write each rule as [[rules]] with id, effect and match; see docs/guides/tools.md"
     try:
-        found = RuleSet.model_validate(tomllib.loads(text.removeprefix("\ufeff")))
+        written = tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as fault:
         raise ConfigurationError(f"{source}: this is not TOML: {fault}", form) from None
+    try:
+        found = RuleSet.model_validate(written)
     except ValidationError as fault:
-        raise ConfigurationError(f"{source}: {_first_fault(fault)}", form) from None
+        raise ConfigurationError(f"{source}: {_first_fault(fault, written)}", form) from None
     if not found.rules:
         raise ConfigurationError(
             f"{source}: there is no rule in it", f"{form}; to end all: roundturn rules clear"
@@ -97,6 +100,6 @@ def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
     return found.rules
 
 
-def _first_fault(fault: ValidationError) -> str:
-    first = fault.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'rules'}: {first['msg']}"
+def _first_fault(fault: ValidationError, written: object = None) -> str:
+    place, said = first_fault(fault, RuleSet)
+    return f"{place or 'rules'}{rule_at(place, [written])}: {said}"

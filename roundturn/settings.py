@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from roundturn.errors import ConfigurationError
+from roundturn.faults import first_fault, rule_at
 from roundturn.rules import Policy
 
 FILE_NAME = "roundturn.toml"
@@ -105,11 +106,12 @@ def load(home: Path | None = None, **given: Any) -> Settings:
             f"{fault}: {fault.__cause__}", "lists and tables in the environment are JSON"
         ) from None
     except ValidationError as fault:
-        first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "settings"
+        place, said = first_fault(fault, Settings)
+        name, *below = (place or "settings").split(".")
+        variable = f"{PREFIX}{name}".upper() + (f"__{below[0]}".upper() if len(below) == 1 else "")
         raise ConfigurationError(
-            f"setting {place}: {first['msg']}",
-            f"it is read from {PREFIX}{place.upper().replace('.', '__')} or {FILE_NAME}",
+            f"setting {place or 'settings'}{rule_at(place, files)}: {said}",
+            f"it is read from {variable}, {root / FILE_NAME} and {Path(FILE_NAME).absolute()}",
         ) from None
 
 

@@ -142,11 +142,30 @@ def test_a_misspelt_variable_is_told_what_it_may_be(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("max_step = 3\n", "setting max_step: Extra inputs"),
-        ('[policy]\ndenny = ["bash"]\n', r"setting policy\.denny: Extra inputs"),
-        ('[policy]\ndeny = "bash"\n', r"setting policy\.deny: Input should be a valid tuple"),
+        ("max_step = 3\n", "setting max_step: there is no max_step here; did you mean max_steps?"),
+        (
+            '[policy]\ndenny = ["bash"]\n',
+            r"setting policy\.denny: there is no denny here; did you mean deny\?",
+        ),
+        ('[policy]\ndeny = "bash"\n', r"setting policy\.deny: a list is wanted"),
+        (
+            '[policy]\nsandbox = "auto"\n',
+            r"setting policy\.sandbox: there is no sandbox here; write it above policy",
+        ),
+        (
+            '[[policy.rules]]\nid = "r"\neffect = "deny"\nmatch = { tool = "bash" }\n',
+            r"rules\.0\.match\.tool \(rule r\): there is no tool here; there are name, origin, family",
+        ),
+        (
+            '[[policy.rules]]\nid = "r"\neffect = "ask"\nmatch = { name = "bash" }\n',
+            r"rules\.0\.effect \(rule r\): Input should be 'allow', 'deny'",
+        ),
+        (
+            '[[policy.rules]]\nid = "r"\neffect = "deny"\nmatch = { name = "bash" }\nexcept = { nam = "x" }\n',
+            r"except\.nam \(rule r\): there is no nam here; did you mean name\?",
+        ),
         ('policy = "deny"\n', "setting policy"),
-        ("[tools]\nx = 1\n", "setting tools: Extra"),
+        ("[tools]\nx = 1\n", "setting tools: there is no tools here"),
         ("max_steps = \n", "roundturn.toml cannot be read"),
         ("max_steps = -1\n", "setting max_steps"),
         ("home = 3\n", "setting home"),

@@ -130,8 +130,8 @@ async def test_a_record_that_is_broken_is_code_2_and_can_be_replaced(
     ("text", "said"),
     [
         ("[[rules]", "this is not TOML"),
-        ('[[policy.rules]]\nid = "a"\n', "policy: Extra inputs"),
-        ('[[rules]]\nid = "a"\neffect = "denny"\nmatch = { name = "*" }\n', "rules.0.effect: "),
+        ('[[policy.rules]]\nid = "a"\n', "policy: there is no policy here"),
+        ('[[rules]]\nid = "a"\neffect = "denny"\nmatch = { name = "*" }\n', "rules.0.effect (rule a): "),
         ('[[rules]]\nid = "a b"\neffect = "deny"\nmatch = { name = "*" }\n', "rule 'a b': an id has"),
         ('[[rules]]\nid = "a"\neffect = "hide"\nmatch = { name = "*" }\n', "deny instead of hide"),
         ("", "there is no rule in it"),
