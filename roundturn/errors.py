@@ -11,6 +11,10 @@ class RoundturnError(Exception):
         self.detail = detail
         self.hint = hint
 
+    def lines(self) -> str:
+        """As a program without more of a screen ends; whoever started it finds the cause by its first word."""
+        return f"error: {self.detail}\n  {self.hint}".rstrip()
+
 
 class ToolFailed(RoundturnError):
     """For the model: the tool could not do it; the text becomes an error result.

@@ -5,7 +5,7 @@ import sys
 import uvloop
 
 from roundturn import settings
-from roundturn.errors import RoundturnError
+from roundturn.errors import AuthorError, ConfigurationError, RoundturnError
 from worker.runtime import run_worker
 
 
@@ -13,8 +13,9 @@ def main() -> int:
     try:
         uvloop.run(run_worker(settings.load()))
     except RoundturnError as fault:
-        print(f"{fault.detail}\n{fault.hint}".strip(), file=sys.stderr)  # noqa: T201 - the person who started it reads this
-        return 7
+        print(fault.lines(), file=sys.stderr)  # noqa: T201 - the person who started it reads this
+        # The command line's codes, as this may be its process: 2 is for who wrote it, 7 passes by itself.
+        return 2 if isinstance(fault, ConfigurationError | AuthorError) else 7
     return 0
 
 

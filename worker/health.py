@@ -53,7 +53,7 @@ def main() -> int:
     try:
         asyncio.run(check(settings_module.load(), socket.gethostname()))
     except RoundturnError as fault:
-        print(fault.detail, file=sys.stderr)  # noqa: T201 - the container's health log is where it is read
+        print(fault.lines(), file=sys.stderr)  # noqa: T201 - the container's health log is where it is read
         return 1
     return 0
 

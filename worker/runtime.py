@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 async def run_worker(settings: Settings, additions: Additions | None = None) -> None:
-    """Until SIGTERM or SIGINT. Raises `Unavailable` or `ConfigurationError` when it cannot start."""
+    """Until SIGTERM or SIGINT. Raises `Unavailable`, `ConfigurationError` or `AuthorError` when it cannot start."""
     telemetry.configure(settings.log_level, masking(settings), "worker")
     client = await connect(settings)
     stop = asyncio.Event()

@@ -34,7 +34,7 @@ class Code(IntEnum):
 MEANINGS: dict[Code, str] = {
     Code.DONE: "done; the run completed; dev ended by Ctrl-C and stopped cleanly",
     Code.FAILED: "the run failed, or an unexpected error",
-    Code.USAGE: "wrong usage or a wrong setting, or a prompt would be needed",
+    Code.USAGE: "wrong usage, a wrong setting or a broken tool, or a prompt would be needed",
     Code.WAITS: "the run waits for a person (--until-approval, or it ended with a question)",
     Code.REFUSED: "not allowed",
     Code.INCOMPLETE: "the run is incomplete (budget, steps, cut off); the last line on stderr says why",
@@ -84,6 +84,7 @@ USAGE = Kind("usage", "wrong usage", Code.USAGE)
 KINDS: dict[type[errors.RoundturnError], Kind] = {
     errors.UsageError: USAGE,
     errors.ConfigurationError: Kind("configuration", "a setting or definition is wrong", Code.USAGE),
+    errors.AuthorError: Kind("author", "a tool breaks its contract or cannot be loaded", Code.USAGE),
     errors.Refused: Kind("refused", "not allowed", Code.REFUSED),
     errors.Settled: Kind("settled", "too late", Code.TOO_LATE),
     errors.Unavailable: Kind("unavailable", "not reachable", Code.UNREACHABLE),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.color import ColorChoice
-from gateway.dev import ports, processes
+from gateway.dev import confinement, ports, processes
 from gateway.dev.processes import Ports
 from gateway.dev.supervisor import Supervisor, supervised
 from gateway.dev.talk import Talk, notable
@@ -108,7 +108,8 @@ async def run_dev(
     verbose: bool,
     scenario: Path | None = None,
 ) -> int:
-    """Until a signal: 0, and 130 when a second one had to kill. 1 when a process was given up.
+    """Until a signal: 0, and 130 when a second one had to kill. 1 when a process was given up, 2 when it was for a setting,
+    definition or tool that is wrong.
 
     `scenario`: what the scripted model says instead of its own greeting.
     Raises `UsageError` for a port that is none and for a scenario beside a real model, `Unavailable` for a port
@@ -132,7 +133,7 @@ async def run_dev(
         if ended.told:
             talk.line(ended.told)
         await stack.ended()
-        return {"asked": 0, "killed": KILLED}.get(ended.why, 1)
+        return {"asked": 0, "killed": KILLED}.get(ended.why, ended.code)
 
 
 async def _serve(stack: Stack, verbose: bool) -> int:
@@ -140,7 +141,7 @@ async def _serve(stack: Stack, verbose: bool) -> int:
     talk, home = stack.talk, home_option(stack.settings.home)
     if stack.settings.allow_unverified_verdicts:
         talk.warn("verdicts without a token are accepted (dev only)")
-    talk.warn("bash asks a person every time: there is no sandbox here")
+    await _say_confinement(stack)
     talk.line()
     talk.line(f'try     roundturn run "hello"{home}      stop  Ctrl-C')
     talk.line(f"logs    {_short(stack.supervisor.logs)}")
@@ -152,6 +153,20 @@ async def _serve(stack: Stack, verbose: bool) -> int:
     logs = {name: child.log.path for name, child in stack.supervisor.children.items()}
     await notable(stack.settings, logs, talk, verbose)
     return 0
+
+
+async def _say_confinement(stack: Stack) -> None:
+    """Nothing where no tool is on that starts processes."""
+    settings = stack.settings
+    if not (tools := confinement.starts_processes(settings)):
+        return
+    logged = stack.supervisor.children["worker"].log.since_start()
+    kept, why = await confinement.confinement(settings, logged)
+    is_well, said = confinement.told(tools, settings, kept, why)
+    if is_well:
+        stack.talk.check("sandbox", said)
+    else:
+        stack.talk.warn(said)
 
 
 @contextmanager

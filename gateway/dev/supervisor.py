@@ -20,6 +20,9 @@ DEATHS, WINDOW_S = 5, 30.0  # so many deaths within so many seconds: it is given
 BACKOFF_S = (0.0, 0.25, 0.5, 1.0)  # before the next start, by the number of recent deaths
 READY_S = 60.0
 LAST_LINES = 20
+START = "--- start at "
+CAUSE = "error: "  # how our own programs begin their last words (`RoundturnError.lines`)
+MISCONFIGURED = 2  # and how they end for a setting, definition or tool that is wrong
 LOG_BYTES = 8 * 2**20  # a log that is longer becomes <name>.log.1
 LOG_CHECK_S = 30.0
 TAIL_BYTES = 64 * 2**10
@@ -62,7 +65,7 @@ class Log:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.keep_small()
         opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(opened, f"--- start at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n".encode())
+        os.write(opened, f"{START}{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n".encode())
         return opened
 
     def keep_small(self) -> None:
@@ -72,10 +75,13 @@ class Log:
                 shutil.copyfile(self.path, self.path.with_name(self.path.name + ".1"))
                 os.truncate(self.path, 0)
 
-    def last_lines(self) -> list[str]:
+    def since_start(self) -> list[str]:
+        """What the last process has written; of a long story the end."""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+            lines = file.read().decode(errors="replace").splitlines()
+            starts = [at for at, line in enumerate(lines) if line.startswith(START)]
+            return lines[starts[-1] + 1 :] if starts else lines
         return []
 
 
@@ -165,7 +171,7 @@ class Child:
                 return
             self._deaths.append(time.monotonic())
             if self._is_hopeless(code):
-                self._supervisor.give_up(self, how_it_ended(code))
+                self._supervisor.give_up(self, code)
                 return
             self._supervisor.say(
                 f"{self.part.name} (pid {process.pid}) {how_it_ended(code)}; it starts again"
@@ -210,18 +216,26 @@ class Child:
             self._supervisor.failed.set_exception(defect)
 
 
+@dataclass(frozen=True)
+class GivenUp:
+    """`code`: how whoever has started the children should end."""
+
+    code: int
+    told: str
+
+
 class Supervisor:
     """The children in the order of their start; they are stopped in the opposite one.
 
     `say` gets a line for people; `changed` is called when a child has come up. `failed` is done when a child was
-    given up, with what to tell.
+    given up.
     """
 
     def __init__(
         self, logs: Path, say: Callable[[str], None], changed: Callable[[], None] = lambda: None
     ) -> None:
         self.children: dict[str, Child] = {}
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[GivenUp] = asyncio.get_running_loop().create_future()
         self.say = say
         self.changed = changed
         self.logs = logs
@@ -232,12 +246,15 @@ class Supervisor:
         self.children[part.name] = child
         return child
 
-    def give_up(self, child: Child, how: str) -> None:
-        lines = "\n".join(f"  | {line}" for line in child.log.last_lines())
+    def give_up(self, child: Child, code: int) -> None:
+        """The cause stands first, below it all else that this last process has said."""
+        cause, others = told_apart(child.log.since_start())
+        lines = [f"{child.part.name} {how_it_ended(code)} and is given up{': ' if cause else '.'}{cause}"]
+        if others:
+            lines.append(f"Its lines before that ({child.log.path}):")
+            lines.extend(f"  | {line}" for line in others[-LAST_LINES:])
         if not self.failed.done():
-            self.failed.set_result(
-                f"{child.part.name} {how} and is given up. Its last lines ({child.log.path}):\n{lines}"
-            )
+            self.failed.set_result(GivenUp(MISCONFIGURED if code == MISCONFIGURED else 1, "\n".join(lines)))
 
     async def stop(self) -> None:
         for child in reversed(self.children.values()):
@@ -295,7 +312,8 @@ async def supervised(supervisor: Supervisor, work: Coroutine[Any, Any, int]) -> 
     if asked or killed:
         return Ended("killed" if killed else "asked")
     if supervisor.failed.done():
-        return Ended("failed", 1, supervisor.failed.result())
+        given_up = supervisor.failed.result()
+        return Ended("failed", given_up.code, given_up.told)
     return Ended("done", task.result())
 
 
@@ -305,3 +323,9 @@ async def _first_of(*futures: asyncio.Future[Any], limit_s: float | None = None)
 
 def how_it_ended(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def told_apart(lines: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Why a program ended, and what else it said: our programs name it, of a traceback it is the last line."""
+    at = max((number for number, line in enumerate(lines) if line.startswith(CAUSE)), default=len(lines) - 1)
+    return "\n".join(lines[max(at, 0) :]).removeprefix(CAUSE), lines[: max(at, 0)]

@@ -172,3 +172,15 @@ class OpenDesk:
 @pytest.fixture
 def desk(system: OpenSystem, line: Lines) -> OpenDesk:
     return OpenDesk(system, line)
+
+
+@pytest.fixture
+def broken_package(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH: a package is installed there whose tool is none."""
+    folder = tmp_path / "packages"
+    described = folder / "test_broken-1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: test-broken\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[roundturn.tools]\nbroken = test_broken:Broken\n")
+    (folder / "test_broken.py").write_text("class Broken:\n    pass\n")
+    return folder

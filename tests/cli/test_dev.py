@@ -25,6 +25,7 @@ from roundturn.errors import ConfigurationError, Unavailable, UsageError
 from roundturn.models.scripted.scenario import read_scenarios
 from tests.cli.test_supervisor import alive, until
 from tests.requirements import requirement
+from tests.sandboxes.real import bubblewrap
 
 LIMIT_S = 60
 RUN = """
@@ -229,13 +230,87 @@ async def test_a_second_ctrl_c_does_not_wait_for_a_running_command(tmp_path: Pat
         await until(lambda: not any(map(alive, command)), 10)
 
 
-async def test_what_never_starts_ends_dev_with_its_last_lines(tmp_path: Path) -> None:
+async def refused(home: Path, **more: str) -> tuple[int, str]:
+    """How `dev` ends that cannot start, and its last words."""
+    home.mkdir(exist_ok=True)
+    argv = [sys.executable, "-c", RUN, str(home), str(ports.choose(UI_DISTANCE)), "headless"]
+    given = clean_environment() | more
+    process = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, stderr=PIPE, env=given, cwd=home)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert out == b""
+    assert process.returncode is not None
+    return process.returncode, err.decode()
+
+
+async def test_what_never_starts_ends_dev_with_its_cause_and_code_2(tmp_path: Path) -> None:
     missing = tmp_path / "no such folder"
-    with pytest.raises(AssertionError) as told:
-        async with started(tmp_path, ROUNDTURN_AGENTS_DIR=str(missing)):
-            pass
-    assert "worker ended with code 7 and is given up" in str(told.value)
-    assert f"  | agents_dir {missing} is not a folder" in str(told.value)
+    code, said = await refused(tmp_path, ROUNDTURN_AGENTS_DIR=str(missing))
+    assert code == 2
+    assert f"worker ended with code 2 and is given up: agents_dir {missing} is not a folder\n" in said
+
+
+async def test_a_broken_tool_of_a_package_is_named_with_what_to_do_and_nothing_of_an_earlier_start(
+    tmp_path: Path, broken_package: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / "logs").mkdir(parents=True)
+    (home / "logs" / "worker.log").write_text("--- start at 2026-01-01T00:00:00Z\nof yesterday\n")
+    code, said = await refused(home, PYTHONPATH=f"{broken_package}:{os.environ.get('PYTHONPATH', '')}")
+    assert code == 2
+    cause = "worker ended with code 2 and is given up: test_broken:Broken of roundturn.tools is no tool\n"
+    assert f"{cause}  name a subclass of BaseTool\n" in said
+    assert "of yesterday" not in said
+
+
+ON = {"ROUNDTURN_PRIVILEGED_TOOLS": '["ba*"]'}
+ASKS = "! bash asks a person every time: no sandbox holds it"
+TOLD: dict[str, tuple[dict[str, str], str]] = {
+    "off": ({"ROUNDTURN_SANDBOX": "auto"}, ""),
+    "no sandbox is wanted": (ON, f'{ASKS} (sandbox = "none")'),
+    "none holds": (ON | {"ROUNDTURN_SANDBOX": "auto"}, f"{ASKS} (bwrap cannot be used: "),
+    "a demanded one does not hold": (
+        ON | {"ROUNDTURN_SANDBOX": "bwrap"},
+        "! commands of bash are refused: bwrap cannot be used: ",
+    ),
+    "the worker's log is silent": (
+        ON | {"ROUNDTURN_SANDBOX": "auto", "ROUNDTURN_LOG_LEVEL": "error"},
+        f"{ASKS} (bwrap cannot be used: ",
+    ),
+}
+
+
+@requirement("X-03")
+@pytest.mark.parametrize("case", TOLD)
+async def test_dev_says_of_commands_what_is_so_and_nothing_where_none_can_run(
+    tmp_path: Path, case: str
+) -> None:
+    given, said = TOLD[case]
+    fails = tmp_path / "bin" / "bwrap"
+    fails.parent.mkdir()
+    fails.write_text("#!/bin/sh\nexit 1\n")
+    fails.chmod(0o755)
+    path = f"{fails.parent}:{os.environ['PATH']}"
+    async with started(tmp_path / "home", **given, PATH=path) as dev:
+        talk = dev.stderr.read_text()
+        assert await dev.end() == 0
+    assert said in talk
+    assert ("bash" in talk or "sandbox" in talk) is bool(said)
+
+
+@requirement("X-03")
+async def test_dev_says_that_a_sandbox_holds(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    bubblewrap(home)
+    async with started(home, **ON, ROUNDTURN_SANDBOX="bwrap") as dev:
+        talk = dev.stderr.read_text()
+        assert await dev.end() == 0
+    assert "✓ sandbox     bwrap holds bash: " in talk
+    assert "asks a person" not in talk
 
 
 @pytest.fixture

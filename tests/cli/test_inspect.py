@@ -158,3 +158,17 @@ async def test_what_names_nothing_is_told(alone: CommandLine) -> None:
     assert (
         "privileged_tools: no privileged tool that is known here is named 'bahs' (did you mean bash?)" in said
     )
+
+
+@requirement("P28")
+async def test_a_broken_tool_of_a_package_is_named_with_what_to_do_and_is_no_crash(
+    alone: CommandLine, broken_package: Path
+) -> None:
+    also = {"PYTHONPATH": f"{broken_package}:{alone.environment.get('PYTHONPATH', '')}"}
+    done = await alone("inspect", "tools", also=also)
+    told = "error: test_broken:Broken of roundturn.tools is no tool\n  name a subclass of BaseTool\n"
+    assert done.code == 2
+    assert done.err.endswith(told)
+    assert "cli.unexpected" not in done.err
+    done = await alone("inspect", "tools", "--json", also=also)
+    assert (done.error["type"], done.error["hint"]) == ("author", "name a subclass of BaseTool")

@@ -60,6 +60,10 @@ async def at_once(_pid: int) -> None:
     return
 
 
+async def never(_pid: int) -> None:
+    await asyncio.Event().wait()
+
+
 def part(code: str, ready: Callable[[int], Awaitable[None]] = at_once, stop_s: float = 5) -> Part:
     return Part("child", [sys.executable, "-S", "-c", code], ready, stop_s=stop_s)
 
@@ -78,7 +82,7 @@ async def supervisor(tmp_path: Path, said: list[str]) -> AsyncIterator[Superviso
 
 
 def has_said(child: Child, word: str) -> Callable[[], bool]:
-    return lambda: any(word in line for line in child.log.last_lines())
+    return lambda: any(word in line for line in child.log.since_start())
 
 
 async def test_a_child_that_was_killed_is_started_again(supervisor: Supervisor, said: list[str]) -> None:
@@ -133,16 +137,12 @@ async def test_five_deaths_in_a_short_time_are_enough(tmp_path: Path, said: list
     ended = await supervised(supervisor, work())
     assert time.monotonic() - began < supervision.WINDOW_S
     assert (ended.why, ended.code) == ("failed", 1)
-    assert "child was killed by SIGKILL and is given up" in ended.told
-    assert "  | I fall" in ended.told
+    assert ended.told == "child was killed by SIGKILL and is given up: I fall"
     assert sum("it starts again" in line for line in said) == supervision.DEATHS - 1
 
 
 async def test_what_refuses_to_start_is_not_asked_again(tmp_path: Path, said: list[str]) -> None:
     supervisor = Supervisor(tmp_path, said.append)
-
-    async def never(_pid: int) -> None:
-        await asyncio.Event().wait()
 
     async def work() -> int:
         supervisor.start(part("import sys; sys.exit('the port is taken')", never))
@@ -150,9 +150,31 @@ async def test_what_refuses_to_start_is_not_asked_again(tmp_path: Path, said: li
         return 0
 
     ended = await supervised(supervisor, work())
-    assert "child ended with code 1 and is given up" in ended.told
-    assert "  | the port is taken" in ended.told
+    assert ended.told == "child ended with code 1 and is given up: the port is taken"
     assert not any("again" in line for line in said)
+
+
+@pytest.mark.parametrize(("code", "ends"), [(2, 2), (7, 1)])
+async def test_the_cause_stands_before_the_other_lines_and_2_is_handed_on(
+    tmp_path: Path, said: list[str], code: int, ends: int
+) -> None:
+    supervisor = Supervisor(tmp_path, said.append)
+    (tmp_path / "child.log").write_text("--- start at 2026-01-01T00:00:00Z\nof yesterday\n")
+
+    async def work() -> int:
+        words = r"it begins\nerror: no such tool\n  rename it"
+        supervisor.start(part(f"import sys; print('{words}'); sys.exit({code})", never))
+        await asyncio.Event().wait()
+        return 0
+
+    ended = await supervised(supervisor, work())
+    assert (ended.why, ended.code) == ("failed", ends)
+    assert ended.told.splitlines() == [
+        f"child ended with code {code} and is given up: no such tool",
+        "  rename it",
+        f"Its lines before that ({tmp_path / 'child.log'}):",
+        "  | it begins",
+    ]
 
 
 async def test_a_child_that_is_deaf_to_sigterm_is_killed_after_its_limit(supervisor: Supervisor) -> None:
@@ -251,5 +273,14 @@ def test_a_long_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log.keep_small()
     os.write(opened, b"new\n")
     os.close(opened)
-    assert log.last_lines() == ["new"]
+    assert log.since_start() == ["new"]
     assert (tmp_path / "child.log.1").read_text().endswith("old\n")
+
+
+def test_only_what_the_last_process_wrote_is_told(tmp_path: Path) -> None:
+    log = Log(tmp_path / "child.log")
+    for text in (b"of yesterday\n", b"of today\n"):
+        opened = log.open()
+        os.write(opened, text)
+        os.close(opened)
+    assert log.since_start() == ["of today"]

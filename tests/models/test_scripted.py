@@ -347,7 +347,7 @@ def test_a_bad_scenario_file_is_refused_with_its_place(tmp_path: Path, text: str
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr.startswith(f"{script}: ")
+    assert ended.stderr.startswith(f"error: {script}: ")
     assert place in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -20,7 +20,7 @@ def main() -> int:
     try:
         asyncio.run(_serve(options.host, options.port, _scenarios(options.scenario)))
     except ConfigurationError as fault:
-        sys.stderr.write(f"{fault.detail}\n")
+        sys.stderr.write(f"{fault.lines()}\n")
         return 2
     return 0
 
