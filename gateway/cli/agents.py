@@ -31,7 +31,7 @@ def list_agents(settings: "Settings", screen: Screen) -> int:
         rows = [
             (line["agent"], line["model"], " ".join(line["tools"]), line["description"]) for line in found
         ]
-        screen.rows(COLUMNS, rows)
+        screen.rows(COLUMNS, rows, cut=("DESCRIPTION", "TOOLS"), spare=("MODEL",))
     return Code.DONE
 
 

@@ -68,7 +68,9 @@ async def list_approvals(
         for row in rows:
             screen.data(row.id)
     elif rows or (screen.header and not screen.terminal):
-        screen.rows(COLUMNS, [_cells(row, screen.terminal) for row in rows])
+        screen.rows(
+            COLUMNS, [_cells(row, screen.terminal) for row in rows], cut=("SUMMARY",), spare=("AGENT",)
+        )
     if not rows:
         screen.talk("nothing waits" if state == "pending" else f"no approval is {state}")
     elif screen.terminal:

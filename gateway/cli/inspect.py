@@ -46,7 +46,7 @@ async def print_tools(scene: Scene, place: "Place") -> int:
         screen.items([_document(one, place, version) for one in found])
         return Code.DONE
     columns = ("TOOL", "DECISION", "SHOWN", "EFFECT", "REACH", "RULE", "WHY")
-    screen.rows(columns, [_row(one) for one in found])
+    screen.rows(columns, [_row(one) for one in found], spare=("REACH", "EFFECT", "SHOWN"))
     return Code.DONE
 
 

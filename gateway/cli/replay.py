@@ -69,7 +69,7 @@ def _show(screen: Screen, found: "list[Replayed]") -> None:
     if screen.mode == "json":
         screen.items([_line(one) for one in found])
         return
-    screen.rows(COLUMNS, [_cells(one) for one in found])
+    screen.rows(COLUMNS, [_cells(one) for one in found], cut=("RUN",), spare=("EVENTS", "TYPE"))
     for one in found:
         if (difference := one.difference) is not None:
             at = f" at event {difference.event} of {one.events}" if difference.event else ""

@@ -53,7 +53,7 @@ async def show(scene: Scene) -> int:
         scene.screen.document({**_document(row, rules), "layers": layers})
         return Code.DONE
     if rules or not scene.screen.terminal:
-        scene.screen.rows(COLUMNS, [_cells(rule) for rule in rules])
+        scene.screen.rows(COLUMNS, [_cells(rule) for rule in rules], cut=("REASON", "CONDITIONS"))
     scene.screen.talk(_heading(row, rules))
     for one in layers:
         if one["layer"] != "live":

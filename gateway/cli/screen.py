@@ -81,28 +81,38 @@ class Screen:
         """One line of a pipe: tab separated, nothing cut, nothing in a value that looks like a separator."""
         self._write(sys.stdout, "\t".join(one_line(value) for value in values) + "\n")
 
-    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table on a terminal, lines in a pipe."""
+    def rows(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        cut: Sequence[str] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
+        """A table on a terminal, where `cut` and `spare` make room (see `table.fitted`); whole lines in a pipe."""
         if self.terminal:
-            self._table(columns, rows)
+            self._table(columns, rows, cut, spare)
             return
         if self.header:
             self.fields([column.lower().replace(" ", "_") for column in columns])
         for row in rows:
             self.fields(row)
 
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.table import Table
-        from rich.text import Text
+    def _table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        cut: Sequence[str],
+        spare: Sequence[str],
+    ) -> None:
+        from gateway.cli.table import fitted
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(column, no_wrap=True, overflow="ellipsis")
-        for row in rows:
-            table.add_row(*(Text(one_line(value)) for value in row))
+        room = self.width or columns_of(sys.stdout)
+        shown = [[one_line(value) for value in row] for row in rows]
         console = self._console(sys.stdout)
         with console.capture() as captured:
-            console.print(table)
+            for line in fitted(columns, shown, room, cut, spare):
+                console.print(line, soft_wrap=True)
         self._write(sys.stdout, captured.get())
 
     # -- talk

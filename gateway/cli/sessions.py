@@ -90,7 +90,9 @@ async def list_sessions(scene: Scene, limit: int) -> int:
         for line in lines:
             screen.data(line["session"])
     elif lines or not screen.terminal:
-        screen.rows(COLUMNS, [_cells(line, screen.terminal) for line in lines])
+        screen.rows(
+            COLUMNS, [_cells(line, screen.terminal) for line in lines], cut=("TITLE",), spare=("LAST",)
+        )
     if not lines and screen.mode == "text":
         screen.talk("no sessions yet; start one with: " + scene.command("run TEXT"))
     return Code.DONE
