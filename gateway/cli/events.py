@@ -10,7 +10,7 @@ from gateway.cli.command import Scene, opened, perform
 from gateway.cli.exits import Code, more, of_ending
 from gateway.cli.follow import beside, events_of, say_how_to_return, show_progress
 from gateway.cli.options import Color, Header, Home, Json, Jsonl, Verbose, Width
-from gateway.cli.rows import expiry
+from gateway.cli.rows import denied_by, expiry
 from gateway.cli.screen import Mode, Screen
 from gateway.cli.text import clock, elapsed, epoch_ms, rfc3339, row_of, short, tokens
 from gateway.cli.tree import Branch, Tree
@@ -168,7 +168,8 @@ def _replied(data: dict[str, Any]) -> str:
 def settled(data: dict[str, Any]) -> str:
     took = f"  {elapsed(data['elapsed_ms'])}" if "elapsed_ms" in data else ""
     error = f"  {data['error_type']}" if data.get("error_type") else ""
-    return f"{place(data['call'])}  {data['tool']}  {data['status']}{error}{took}"
+    ended = denied_by(data) or f"{data['status']}{error}"
+    return f"{place(data['call'])}  {data['tool']}  {ended}{took}"
 
 
 def _requested(data: dict[str, Any]) -> str:

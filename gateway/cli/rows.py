@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LEAST_NAME, MOST_NAME = 12, 24
 SPAWN = "spawn_subagent"
+MODE_LAYER = "run mode"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Rows:
         self._tree = tree
         self._command = command
         self._named = named
+        self._told_mode = False
 
     def of(self, event: "RunEvent", branch: Branch) -> list[Row]:
         """After the tree has heard of the event. The first row of several names the agent, unless it is alone."""
@@ -59,6 +61,7 @@ class Rows:
         match event.type:
             case "tool.settled" if data["tool"] != SPAWN or data["is_error"]:
                 yield _settled(branch, data)
+                yield from self._way_out(data)
             case "model.limited":
                 until = datetime.fromisoformat(data["until"])
                 yield Row(f"… the endpoint asked to wait until {day_clock(until, event.ts)}", "yellow")
@@ -99,6 +102,14 @@ class Rows:
         yield Row(f"  in another terminal: {approve}")
         yield Row(f"  deny: {deny}")
 
+    def _way_out(self, data: dict[str, Any]) -> Iterator[Row]:
+        """What a person can do about a call that only the run mode has refused; said once."""
+        if data.get("layer") == MODE_LAYER and not self._told_mode:
+            self._told_mode = True
+            yield Row(
+                f"to let its tools change things: {self._command(f'mode {self._tree.root.session} build')}"
+            )
+
     def _delivered(self, runs: list[str]) -> Row:
         names = [child.name if (child := self._tree.of_run(run)) else short(run) for run in runs]
         what = "1 result" if len(names) == 1 else f"{len(names)} results in one delivery"
@@ -110,11 +121,18 @@ def _settled(branch: Branch, data: dict[str, Any]) -> Row:
     shown = row_of(asked.shown) if asked else ""
     took = elapsed(data["elapsed_ms"]) if "elapsed_ms" in data else ""
     once = "once" if asked and asked.effect == "once" else ""
-    ended = data.get("error_type", "") or ("error" if data["is_error"] else "")
+    ended = denied_by(data) or data.get("error_type", "") or ("error" if data["is_error"] else "")
     mark = "✗" if data["is_error"] or data["status"] == "denied" else "✓"
     notes = "   ".join(note for note in (took, ended, once) if note)
     text = f"{mark} {row_of(data['tool']):<10} {shown:<36}"
     return Row(text if notes else text.rstrip(), "red" if mark == "✗" else "dim", whole=False, tail=notes)
+
+
+def denied_by(data: dict[str, Any]) -> str:
+    """Empty for what no rule has refused."""
+    if data["status"] != "denied" or not data.get("rule"):
+        return ""
+    return f"denied by {row_of(data['rule'])} ({row_of(data.get('layer', ''))} layer)"
 
 
 def _ended(branch: Branch) -> Row:

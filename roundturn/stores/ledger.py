@@ -23,6 +23,7 @@ UNKNOWN = (
     "Outcome unknown: the worker died while this was running and it cannot be repeated safely. "
     "It may have run; look at its effect before doing it again."
 )
+NAME_CHARACTERS = 64  # of a tool, rule or layer in the journal; the ledger has it whole
 
 ROW = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live")).where(
     tool_calls.c.id == bindparam("call")
@@ -82,7 +83,9 @@ class SqlLedger:
         if grant is not None and not _consume(tx, call, grant, digest):
             return "ungranted"
         _take(tx, row, owner, lease)
-        append(tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:64]})])
+        append(
+            tx, standing.run, [NewEvent("tool.started", {"call": call, "tool": row.tool[:NAME_CHARACTERS]})]
+        )
         return "won"
 
     @writing
@@ -183,11 +186,15 @@ def settle(
         tx.execute(GIVE_BACK, {"call": row.id})
     data = {
         "call": row.id,
-        "tool": row.tool[:64],
+        "tool": row.tool[:NAME_CHARACTERS],
         "status": outcome.status,
         "is_error": outcome.is_error,
         "error_type": written["metadata"].get("error_type", ""),
     }
+    if outcome.status == "denied":
+        metadata = written["metadata"]
+        named = {"rule": metadata.get("rule_id"), "layer": metadata.get("layer")}
+        data |= {field: str(name)[:NAME_CHARACTERS] for field, name in named.items() if name}
     if elapsed_ms is not None:
         data["elapsed_ms"] = elapsed_ms
     return replace(call_row(row, lease_live=False), **written), NewEvent("tool.settled", data)

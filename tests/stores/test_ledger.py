@@ -87,6 +87,18 @@ async def test_a_result_is_written_with_its_audit_row_and_event(store: Store, da
     assert (await scene.events(store, turn))[-2:] == ["tool.started", "tool.settled"]
 
 
+@requirement("R-15")
+async def test_the_journal_names_the_rule_and_layer_that_refused_a_call_and_no_more(store: Store) -> None:
+    turn, call = await scene.one_call(store)
+    why = {"error_type": "tool_policy_denied", "rule_id": "r" * 300, "layer": "operator", "reason": "no"}
+    denied = scene.outcome("Denied", status="denied", metadata=why)
+    row = await store.ledger.settle(call, "owner", denied, scene.attempt("owner"))
+    assert row.metadata == why
+    data = (await store.journal.read(turn, 0, 100))[-1].data
+    assert (data["status"], data["rule"], data["layer"]) == ("denied", "r" * 64, "operator")
+    assert "reason" not in data
+
+
 async def test_settling_twice_by_the_same_attempt_is_once(store: Store, database: Database) -> None:
     turn, call = await scene.one_call(store)
     for output in ("first", "second"):
