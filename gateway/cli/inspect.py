@@ -1,5 +1,6 @@
 """`inspect`: the layers around a tool call, what an agent may use, and what would be decided about a call, and why."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,10 @@ from gateway.cli.exits import Code, more
 from gateway.cli.options import Color, Home, Json, Mode, Verbose
 from gateway.cli.rules import read_live
 from gateway.cli.screen import Screen
+from roundturn.errors import UsageError
 
 if TYPE_CHECKING:
-    from gateway.decisions import Explained, Place
+    from gateway.decisions import Decisions, Explained, Place
     from roundturn.settings import Settings
 
 Agent = Annotated[str, typer.Option("--agent", metavar="A", help="Whose call it would be.")]
@@ -67,11 +69,19 @@ def _row(one: "Explained") -> tuple[str, ...]:
 
 
 async def print_decision(scene: Scene, tool: str, arguments: str | None, place: "Place") -> int:
+    """Raises `UsageError`, also for a directory that no session could work in."""
     from gateway.decisions import Decisions
+    from gateway.workdirs import usable
 
     screen = scene.screen
     live, version = await read_live(scene)
-    one = Decisions(scene.settings, live).one(tool, arguments, place)
+    if place.workdir:
+        place = replace(place, workdir=str(usable(Path(place.workdir), scene.settings)))
+    decisions = Decisions(scene.settings, live)
+    try:
+        one = decisions.one(tool, arguments, place)
+    except UsageError as fault:
+        raise _meant(tool, decisions, place) or fault from None
     if screen.mode == "json":
         screen.document(_document(one, place, version))
         return Code.DONE
@@ -88,6 +98,15 @@ async def print_decision(scene: Scene, tool: str, arguments: str | None, place: 
     screen.data(f"nature  {reads}, reach: {one.spec.permission.value}")
     screen.data(f"shown   {'yes' if decision.listed else 'no'}")
     return Code.DONE
+
+
+def _meant(tool: str, decisions: "Decisions", place: "Place") -> UsageError | None:
+    """For a name that is a tool's, written as nobody calls it."""
+    names = {one.spec.name for one in decisions.every(place)}
+    like = tool.lower().replace("-", "_")
+    if tool in names or like not in names:
+        return None
+    return UsageError(f"there is no tool named {tool}; did you mean {like}?", "see: roundturn inspect tools")
 
 
 def _document(one: "Explained", place: "Place", live: int | None) -> dict[str, Any]:

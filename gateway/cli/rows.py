@@ -78,7 +78,7 @@ class Rows:
                 yield Row(f"■ {row_of(data['origin'])} asked for a stop", "yellow")
             case "run_mode.changed":
                 yield Row(f"◆ {data['to']} mode, by {row_of(data['actor'])}", "yellow")
-            case "turn.ended" if data["state"] == "failed":
+            case "turn.ended" if data["state"] == "failed" and not self._ends_all(branch):
                 yield Row(f"✗ turn failed: {row_of(data['reason'])}", "red", whole=False)
             case "turn.started" if data.get("delivers"):
                 yield self._delivered(data["delivers"])
@@ -88,6 +88,10 @@ class Rows:
                 yield Row(f"+ {child.name if child else row_of(data['agent'])}{title}", "cyan", whole=False)
             case _ if event.type == RUN_ENDED and branch is not self._tree.root:
                 yield _ended(branch)
+
+    def _ends_all(self, branch: Branch) -> bool:
+        """Whether this turn's end is that of the whole run, whose reason is its last line anyway."""
+        return branch is self._tree.root and not branch.tally.subagents
 
     def _waits(self, branch: Branch, data: dict[str, Any]) -> Iterator[Row]:
         asked = branch.tally.calls.get(data["call"])

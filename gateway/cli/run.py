@@ -50,7 +50,7 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
     refuse_empty(wanted.text)
     scene.farewell = ["Left. Nothing was sent."]
     async with opened(scene) as client:
-        opened_session = await _session(client, wanted)
+        opened_session = await _session(scene, client, wanted)
         session = opened_session.id
         in_flight = f"  look: {scene.command(f'events {session}')}"
         scene.farewell = ["Left in the middle of sending; the message may be there or not.", in_flight]
@@ -83,8 +83,10 @@ async def run_and_follow(scene: Scene, wanted: Wanted) -> int:
         return await _finish(screen, client, follower.tree, how)
 
 
-async def _session(client: "Client", wanted: Wanted) -> "SessionRow":
+async def _session(scene: Scene, client: "Client", wanted: Wanted) -> "SessionRow":
+    """Raises `UsageError`, for an agent that is unknown before anything is opened."""
     if wanted.session is None:
+        _look_at(scene, wanted)
         agent, mode = wanted.agent or DEFAULT_AGENT, wanted.run_mode or "build"
         return await client.open_session(agent, wanted.workdir, entry="cli", run_mode=mode)
     if wanted.run_mode is not None:
@@ -97,6 +99,16 @@ async def _session(client: "Client", wanted: Wanted) -> "SessionRow":
     if wanted.agent not in (None, session.agent):
         raise UsageError(f"session {session.id} works with {session.agent}", "leave out --agent")
     return session
+
+
+def _look_at(scene: Scene, wanted: Wanted) -> None:
+    from gateway.known_agents import doubt_about
+
+    if wanted.agent is None:
+        return
+    doubt = doubt_about(wanted.agent, scene.settings)
+    if doubt and scene.screen.progress:
+        scene.screen.talk(doubt, "yellow")
 
 
 def _announce(scene: Scene, accepted: "Accepted") -> None:

@@ -19,6 +19,7 @@ from gateway.dev.supervisor import Supervisor, supervised
 from gateway.dev.talk import Talk, notable
 from gateway.upgrade import upgrade_store
 from roundturn import __version__
+from roundturn.agents import load_agents
 from roundturn.errors import ConfigurationError, Unavailable, UsageError
 from roundturn.models.scripted.scenario import read_scenarios
 from roundturn.settings import DEV_FILE, Settings
@@ -43,6 +44,7 @@ class Stack:
     cwd: Path | None = None
     is_up: bool = False
     supervisor: Supervisor = field(init=False)
+    _agents: tuple[int | None, list[str]] = (None, [])  # of the worker with this pid
 
     def __post_init__(self) -> None:
         self.supervisor = Supervisor(self.settings.home / "logs", self.talk.event, self._changed)
@@ -78,12 +80,23 @@ class Stack:
             "started": self.talk.started.isoformat(timespec="seconds"),
             "ui": f"http://{ports.HOST}:{self.ports.ui}" if self.ports.ui else None,
             "model": "scripted" if self.ports.model else self.settings.model,
+            "agents": self._known_agents(),
             "children": {name: child.pid for name, child in self.supervisor.children.items()},
         }
         path = self.settings.home / DEV_FILE
         written = path.with_name(f"{path.name}.new")
         written.write_text(json.dumps(found, indent=1) + "\n")
         written.replace(path)
+
+    def _known_agents(self) -> list[str]:
+        """Those of the worker that runs: read again when there is another, as it has done itself."""
+        worker = self.supervisor.children["worker"].pid
+        if self._agents[0] != worker:
+            with suppress(
+                ConfigurationError
+            ):  # it was changed since; the worker will say so at its next start
+                self._agents = (worker, sorted(load_agents(self.settings.agents_dir)))
+        return self._agents[1]
 
     async def ended(self) -> None:
         """Says whether the ports are free; Temporal's may take a moment after its end."""

@@ -76,7 +76,13 @@ class OpenAIChat:
     def _connection_detail(self, fault: Exception) -> str:
         cause = fault.__cause__ if isinstance(fault, APIConnectionError) and fault.__cause__ else fault
         said = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-        return f"the model endpoint is not reachable or broke off: {plain(said, self._key)}"
+        return f"the model endpoint {self._address()} is not reachable or broke off: {plain(said, self._key)}"
+
+    def _address(self) -> str:
+        """Host and port and nothing else: a URL may hold credentials, in its path and query too."""
+        url = self._client.base_url
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        return f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"
 
 
 def _client(base_url: str | None, key: str, timeout_s: float) -> AsyncOpenAI:

@@ -140,6 +140,7 @@ async def test_a_job_is_answered_and_one_ctrl_c_ends_everything(tmp_path: Path) 
         page = int(address.rsplit(":", 1)[1]) + UI_DISTANCE
         assert dev.ready == f"ready temporal={address} ui=http://127.0.0.1:{page} home={tmp_path}"
         assert dev.written()["settings"]["model"] == dev.written()["model"] == "scripted"
+        assert dev.written()["agents"] == ["assistant"]
         async with client_of(dev) as client:
             said = await answer(client, await ask(client, "hello"))
         assert said.startswith("[scripted model] Hello!")

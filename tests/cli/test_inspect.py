@@ -84,6 +84,9 @@ async def test_a_decision_is_explained_with_its_rule(
     ("asked", "said"),
     [
         (("writefile",), "did you mean write_file"),
+        (("READ_FILE",), "did you mean read_file?"),
+        (("call-tool-by-name", "--args", "{}"), "did you mean call_tool_by_name?"),
+        (("read_file", "--workdir", "/nope"), "/nope is not a directory"),
         (("write_file", "--args", "{"), "not a JSON object"),
         (("write_file", "--args", '{"path": 1}'), "does not fit write_file: path"),
         (("write_file", "--agent", "nobody"), "no agent named nobody"),

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sqlite3
 import subprocess
+from pathlib import Path
 
 from tests.cli.conftest import ROUNDTURN, CommandLine, OpenDesk
 from tests.requirements import requirement
@@ -262,11 +264,53 @@ async def test_text_comes_from_stdin_and_goes_on_in_a_session_by_its_short_id(de
     assert wrong.code == 2
 
 
-async def test_an_agent_that_no_worker_knows_fails_by_name(desk: OpenDesk) -> None:
+async def test_an_agent_that_only_a_worker_may_know_is_doubted_once_and_tried(desk: OpenDesk) -> None:
     d = await desk()
     done = await d.roundturn("run", "hello", "--agent", "asistant")
     assert done.code == 1
+    doubt = "no agent named asistant is known to the settings of this shell (did you mean assistant?)"
+    assert done.err.count(doubt) == 1
+    assert done.err.count("there is no agent named asistant on this worker") == 1
     assert "there is no agent named asistant" in done.err.splitlines()[-1]
+
+
+async def test_an_agent_that_only_the_worker_knows_works(desk: OpenDesk, tmp_path: Path) -> None:
+    agents = tmp_path / "agents"
+    agents.mkdir()
+    told = '+++\nname = "raeder"\ndescription = "reads"\n+++\nYou read.\n'
+    (agents / "raeder.md").write_text(told)
+    d = await desk(scenario("hello", step(text="read")), agents_dir=agents)
+    elsewhere = {name: text for name, text in d.roundturn.environment.items() if "AGENTS_DIR" not in name}
+    shell = CommandLine(elsewhere, d.roundturn.folder)
+    done = await shell("run", "hello", "--agent", "raeder")
+    assert (done.code, done.out) == (0, "read\n"), done
+    assert done.err.count("its worker may know it") == 1
+    known = await d.roundturn("run", "hello", "--agent", "raeder")
+    assert (known.code, "may know" in known.err) == (0, False)
+
+
+async def test_an_agent_that_the_worker_of_a_dev_does_not_know_opens_no_session(desk: OpenDesk) -> None:
+    """Its dev.json says which it knows, whatever the settings of this shell are."""
+    d = await desk(scenario("hello", step(text="there")), worker=False)
+    settings = d.system.settings
+    of_dev = {"settings": {"temporal_address": settings.temporal_address}, "pid": os.getpid()}
+    file = settings.home / "dev.json"
+    file.write_text(json.dumps(of_dev | {"agents": ["assistant", "reader"]}))
+    done = await d.roundturn("run", "hello", "--agent", "raeder", "--json")
+    assert (done.code, done.error["detail"]) == (2, "there is no agent named raeder")
+    assert done.error["hint"] == "did you mean reader?"
+    assert await d.system.client.store.sessions.page("", 10) == []
+    assert (await d.roundturn("run", "hello", "--agent", "reader", "--no-wait")).code == 0
+    file.write_text(json.dumps(of_dev | {"agents": ["assistant"], "pid": 2**22 + 1}))
+    assert (await d.roundturn("run", "hello", "--agent", "raeder", "--no-wait")).code == 0
+
+
+async def test_a_dead_endpoint_is_named_in_the_last_line(desk: OpenDesk) -> None:
+    d = await desk(model_base_url="http://someone:hidden@127.0.0.1:9/v1", model_attempts=1)
+    done = await d.roundturn("run", "hello")
+    assert done.code == 1
+    assert "the model endpoint 127.0.0.1:9 is not reachable" in done.err.splitlines()[-1]
+    assert "hidden" not in done.err
 
 
 @requirement("P124")

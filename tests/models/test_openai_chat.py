@@ -314,8 +314,21 @@ async def test_an_error_object_with_status_200_is_told_apart_too(
 async def test_an_unreachable_endpoint_may_come_back() -> None:
     async with scripted_server() as gone:
         address = gone.base_url
-    adapter = OpenAIChat(address, "key", 5)
-    with pytest.raises(ModelUnavailable, match="not reachable"):
+    where = address.removeprefix("http://").removesuffix("/v1")
+    adapter = OpenAIChat(address.replace("http://", "http://someone:hidden@") + "?sign=hidden", "key", 5)
+    with pytest.raises(ModelUnavailable, match=f"the model endpoint {where} is not reachable") as caught:
+        await adapter.complete(ask("hello"))
+    assert "hidden" not in caught.value.detail
+    await adapter.close()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "where"),
+    [("http://[::1]:1/v1", r"\[::1\]:1 "), ("https://127.0.0.1/v1", r"127\.0\.0\.1:443 ")],
+)
+async def test_an_address_is_named_as_it_is_reached(base_url: str, where: str) -> None:
+    adapter = OpenAIChat(base_url, "key", 5)
+    with pytest.raises(ModelUnavailable, match=f"the model endpoint {where}"):
         await adapter.complete(ask("hello"))
     await adapter.close()
 
