@@ -150,8 +150,14 @@ def test_a_file_holds_records_like_those_of_the_operators_policy() -> None:
     [
         ("[[rules]", "now.toml: this is not TOML"),
         ('[[policy.rules]]\nid = "a"\n', "now.toml: policy: there is no policy here"),
-        ('[[rules]]\nid = "a"\neffect = "denny"\nmatch = { name = "*" }\n', "now.toml: rules.0.effect (rule a): "),
-        ('[[rules]]\nid = "a"\neffect = "deny"\nmatch = { nam = "*" }\n', "now.toml: rules.0.match.nam (rule a): "),
+        (
+            '[[rules]]\nid = "a"\neffect = "denny"\nmatch = { name = "*" }\n',
+            "now.toml: rules.0.effect (rule a): ",
+        ),
+        (
+            '[[rules]]\nid = "a"\neffect = "deny"\nmatch = { nam = "*" }\n',
+            "now.toml: rules.0.match.nam (rule a): ",
+        ),
         ('[[rules]]\nid = "a"\neffect = "deny"\n', "now.toml: rules.0.match (rule a): it is missing"),
         ('[[rules]]\nid = "a"\neffect = "deny"\nmatch = { name = "*" }\n' * 2, "two rules have this id"),
         ("", "now.toml: there is no rule in it"),

@@ -262,8 +262,8 @@ async def test_a_broken_tool_of_a_package_is_named_with_what_to_do_and_nothing_o
     (home / "logs" / "worker.log").write_text("--- start at 2026-01-01T00:00:00Z\nof yesterday\n")
     code, said = await refused(home, PYTHONPATH=f"{broken_package}:{os.environ.get('PYTHONPATH', '')}")
     assert code == 2
-    cause = "worker ended with code 2 and is given up: test_broken:Broken of roundturn.tools is no tool\n"
-    assert f"{cause}  name a subclass of BaseTool\n" in said
+    cause = 'entry point broken = "test_broken:Broken" of package test-broken 1.0: it is no tool'
+    assert f"worker ended with code 2 and is given up: {cause}\n  name a subclass of BaseTool" in said
     assert "of yesterday" not in said
 
 

@@ -169,9 +169,10 @@ async def test_a_broken_tool_of_a_package_is_named_with_what_to_do_and_is_no_cra
 ) -> None:
     also = {"PYTHONPATH": f"{broken_package}:{alone.environment.get('PYTHONPATH', '')}"}
     done = await alone("inspect", "tools", also=also)
-    told = "error: test_broken:Broken of roundturn.tools is no tool\n  name a subclass of BaseTool\n"
+    cause = 'entry point broken = "test_broken:Broken" of package test-broken 1.0: it is no tool'
     assert done.code == 2
-    assert done.err.endswith(told)
+    assert f"error: {cause}\n  name a subclass of BaseTool" in done.err
     assert "cli.unexpected" not in done.err
     done = await alone("inspect", "tools", "--json", also=also)
-    assert (done.error["type"], done.error["hint"]) == ("author", "name a subclass of BaseTool")
+    assert (done.error["type"], done.error["detail"]) == ("author", cause)
+    assert done.error["hint"].startswith("name a subclass of BaseTool")
