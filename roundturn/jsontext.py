@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -134,6 +135,18 @@ def _narrow_integers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_narrow_integers(item) for item in value]
     return value
+
+
+LONGEST_BROKEN = 1_024  # characters of a broken word that are left out at most
+_BROKEN_END = re.compile(r"[^\s\"'`(){}\[\]<>,;|&]*\Z")
+_BROKEN_BEGINNING = re.compile(r"[^\s\"'`(){}\[\]<>,;|&]*")
+
+
+def whole_words(text: str, *, from_middle: bool = False) -> str:
+    """Without the word that a cut went through at the end, or at the beginning: a part of a secret is not known for one."""
+    if from_middle:
+        return text[_BROKEN_BEGINNING.match(text, 0, LONGEST_BROKEN).end() :]  # type: ignore[union-attr]
+    return text[: _BROKEN_END.search(text, max(0, len(text) - LONGEST_BROKEN)).start()]  # type: ignore[union-attr]
 
 
 def cut(text: str, budget_bytes: int) -> str:

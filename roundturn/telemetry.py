@@ -4,75 +4,97 @@ import asyncio
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping, MutableMapping
+from typing import Any, TypeVar, cast
 
 import structlog
 
+from roundturn.jsontext import whole_words
+from roundturn.shapes import IN_ARGUMENTS, IN_LOGS, IN_OUTPUT, WORK, Shape, certain, find
+
 MASK = "***"
-HIDDEN = (
-    "[secret hidden]"  # in what came back: nothing else says that, so that it is known when it is sent on
-)
+# In what came back, and in what people judge: nothing else says that, so it is known when it is sent on, and counted.
+HIDDEN = "[secret hidden]"
 SHORTEST_SECRET = 8  # a shorter one is a placeholder, or a word that would be masked everywhere
+LONGEST_WORD = (
+    20  # of letters only, so that what holds `roundturn` for its password does not hide every mention
+)
+LONGEST_NAME = 200
+BREATH = 64  # values, some milliseconds
+LONGEST_LOGGED = 32_768  # characters of one text in a log
 SECRET_NAMES = re.compile(
     r"(api[_-]?key|access[_-]?key|private[_-]?key|authorization|token|secret|password|passwd|passphrase"
     r"|cookie|credential)",
     re.IGNORECASE,
 )
-# People judge masked arguments, so no shape may swallow what a shell or a language would run.
-SECRET_SHAPES = re.compile(
-    r"(?i:bearer\s+)[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?i:(?<=basic )|(?<=basic\t))(?=\S*[A-Z0-9=])[A-Za-z0-9+/]{8,}={0,2}"
-    r"|\bsk-[A-Za-z0-9_-]{8,}"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}"
-    r"|\bgithub_pat_[A-Za-z0-9_]{20,}"
-    r"|\bxox[abprs]-[A-Za-z0-9-]{10,}"
-    r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
-)
-# `key=value` and `"key": "value"`; a call such as token=get_token() is code.
-SECRET_PAIRS = re.compile(
-    r"((?i:api[_-]?key|access[_-]?key|authorization|token|secret|password|passwd|passphrase)[\"']?\s*[=:]\s*[\"']?)"
-    r"(?!(?i:bearer|basic)\s)[A-Za-z0-9._~+/=%!-]{6,}+(?![(\[])"
-)
-# In what a tool brings back, which may be somebody's program: only a value that no word or name of a variable is.
-OUTPUT_PAIRS = re.compile(
-    SECRET_PAIRS.pattern.split("(?!(?i:bearer", 1)[0]
-    + r"(?!(?i:bearer|basic)\s)(?=[A-Za-z._~+/=%!-]*[0-9])(?=[0-9._~+/=%!-]*[A-Za-z])[A-Za-z0-9._~+/=%!-]{8,}+(?![(\[])"
-)
-# What a text must have, in small letters, before the patterns above can find anything: looking for these costs a
-# hundredth of the patterns.
-SHAPE_MARKS = ("bearer", "basic", "sk-", "gh", "github_pat", "xox", "akia")
-PAIR_MARKS = ("key", "authorization", "token", "secret", "passw", "passphrase")
-WINDOW = 16 * 1024  # characters searched at one go, some milliseconds
-OVERLAP = 1024  # of one window with the next: so far apart may the parts be by which a secret is known
 COUNTS = re.compile(r"tokens|token_count", re.IGNORECASE)  # input_tokens counts, it does not open doors
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]  # a breath between two of them
 
 
 class Masking:
     """Masks values by their name, by their shape, and by the secrets this process itself holds (P131)."""
 
-    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        held = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        self._secrets = sorted(held, key=len, reverse=True)  # one may begin with another
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = {secret for secret in secrets if _is_long_enough(secret)}
 
     def text(self, text: str) -> str:
-        text = self._without_held(text, MASK)
-        for pattern, put in _passes(text, SECRET_PAIRS, MASK):
-            text = pattern.sub(put, text)
-        return text
+        """For logs and screens that nobody decides by. A long text loses its middle."""
+        if len(text) > LONGEST_LOGGED:
+            half = LONGEST_LOGGED // 2
+            head, tail = whole_words(text[:half]), whole_words(text[-half:], from_middle=True)
+            text = f"{head}[... {len(text)} characters in all, the middle is cut ...]{tail}"
+        return _at_once(self._masked(text, IN_LOGS, MASK))
 
     async def output(self, text: str) -> str:
-        """What a tool brought back, of any length, a window at a time: whoever shares the event loop does not wait for all."""
-        text = self._without_held(text, HIDDEN)
-        for pattern, put in _passes(text, OUTPUT_PAIRS, HIDDEN):
-            text = await _sub_in_windows(pattern, put, text)
-        return text
+        """What a tool brought back, of any length; whoever shares the event loop goes on meanwhile."""
+        return await _with_breaths(self._masked(text, IN_OUTPUT, HIDDEN))
 
-    def _without_held(self, text: str, put: str) -> str:
+    async def arguments(self, value: Any) -> Any:
+        """A copy for people who decide by it: nothing is hidden that could be run or means something else.
+
+        `value` is JSON. The event loop goes on meanwhile.
+        """
+        return await _with_breaths(self._judged(value))
+
+    def _judged(self, value: Any, name: str = "") -> Steps[Any]:
+        if isinstance(value, str):
+            if _is_secret(name, to_its_end=True) and certain(value):
+                return HIDDEN
+            return (yield from self._masked(value, IN_ARGUMENTS, HIDDEN))
+        if isinstance(value, Mapping):
+            items = []
+            for key, item in value.items():
+                shown = yield from self._masked(key, IN_ARGUMENTS, HIDDEN)
+                items.append((shown, (yield from self._judged(item, key))))
+                if len(items) % BREATH == 0:
+                    yield
+            return _named(items)
+        if isinstance(value, list | tuple):
+            copy = []
+            for item in value:
+                copy.append((yield from self._judged(item)))
+                if len(copy) % BREATH == 0:
+                    yield
+            return copy
+        return value
+
+    def _masked(self, text: str, shapes: tuple[Shape, ...], put: str) -> Steps[str]:
+        if len(text) < SHORTEST_SECRET:
+            return text
+        hidden = bytearray(len(text))
         for secret in self._secrets:
-            text = text.replace(secret, put)
-        return text
+            at = text.find(secret)
+            while at >= 0:
+                hidden[at : at + len(secret)] = b"\1" * len(secret)
+                at = text.find(secret, at + 1)
+        for span in find(text, shapes):
+            if span is None:
+                yield
+            else:
+                hidden[slice(*span)] = b"\1" * (span[1] - span[0])
+        return (yield from _without(text, hidden, put))
 
     def value(self, value: Any, name: str = "") -> Any:
         """A masked copy as plain data: strings, numbers, mappings, lists; anything else as its masked text."""
@@ -85,7 +107,7 @@ class Masking:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self._key(key): self.value(item, str(key)) for key, item in value.items()}
+            return _named((self._key(key), self.value(item, str(key))) for key, item in value.items())
         if isinstance(value, list | tuple):
             if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0]):  # a raw header
                 return [value[0], self.value(value[1], value[0])]
@@ -102,40 +124,58 @@ class Masking:
         return {key: self.value(item, key) for key, item in event.items()}
 
 
-def _passes(text: str, pairs: re.Pattern[str], mask: str) -> list[tuple[re.Pattern[str], str]]:
-    """The patterns that can find anything in it, one after the other, and what they put there."""
-    low = text.lower()
-    passes = []
-    if any(mark in low for mark in SHAPE_MARKS) or ("://" in low and "@" in low):
-        passes.append((SECRET_SHAPES, mask))
-    if any(mark in low for mark in PAIR_MARKS):
-        passes.append((pairs, rf"\1{mask}"))
-    return passes
+def _at_once(steps: Steps[T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(T, done.value)
 
 
-async def _sub_in_windows(pattern: re.Pattern[str], put: str, text: str) -> str:
-    """`pattern.sub`, with a breath after each window. A match that reaches a window's end is looked for again."""
-    parts: list[str] = []
-    start, size = 0, WINDOW
-    while (end := start + size) < len(text):
-        copied = start
-        cut_off = None
-        for found in pattern.finditer(text, start, end):
-            if found.end() == end:
-                cut_off = found.start()
-                break
-            parts += text[copied : found.start()], found.expand(put)
-            copied = found.end()
-        reached = max(copied, end - OVERLAP) if cut_off is None else cut_off
-        parts.append(text[copied:reached])
-        size = WINDOW if reached > start else size * 2
-        start = reached
+async def _with_breaths(steps: Steps[T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(T, done.value)
         await asyncio.sleep(0)
-    return "".join(parts) + pattern.sub(put, text[start:])
 
 
-def _is_secret(name: str) -> bool:
-    return bool(name) and SECRET_NAMES.search(name) is not None
+def _without(text: str, hidden: bytearray, put: str) -> Steps[str]:
+    """`put` for each run of what is hidden."""
+    parts: list[str] = []
+    end = 0
+    while (start := hidden.find(1, end)) >= 0:
+        parts += text[end:start], put
+        end = hidden.find(0, start)
+        if end < 0:
+            end = len(text)
+        if len(parts) % WORK == 0:
+            yield
+    return "".join(parts) + text[end:] if parts else text
+
+
+def _named(items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Two names that look alike when they are masked stay two."""
+    copy: dict[Any, Any] = {}
+    number = 1
+    for name, item in items:
+        shown = name
+        while shown in copy:
+            number += 1
+            shown = f"{name} ({number})"
+        copy[shown] = item
+    return copy
+
+
+def _is_long_enough(secret: str) -> bool:
+    return len(secret) >= (LONGEST_WORD if secret.isalpha() else SHORTEST_SECRET)
+
+
+def _is_secret(name: str, *, to_its_end: bool = False) -> bool:
+    """`to_its_end`: `access_token` is one, `token_amount` and `secret_path` are not."""
+    found = list(SECRET_NAMES.finditer(name[-LONGEST_NAME:]))
+    return bool(found) and (not to_its_end or name.endswith(found[-1][0]))
 
 
 def configure(level: str, masking: Masking, process: str) -> None:

@@ -1,8 +1,12 @@
 """No secret reaches a log line or a screen, and what only counts or reads like one stays readable."""
 
+import asyncio
 import json
+import re
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundturn.telemetry import HIDDEN, MASK, OUTPUT_PAIRS, WINDOW, Masking, _passes
+from roundturn.shapes import WORK
+from roundturn.telemetry import HIDDEN, LONGEST_LOGGED, MASK, Masking
 from tests.requirements import requirement
 
 CANARY = "canary-0123456789"
@@ -68,17 +73,6 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
 )
 def test_what_only_looks_like_a_secret_stays_readable(text: str) -> None:
     assert masking.text(text) == text
-
-
-@requirement("P131")
-@given(
-    st.from_regex(r"[A-Za-z0-9.=-]{6,12}", fullmatch=True),
-    st.sampled_from(["; rm -rf /", " && x", "$(x)", "`x`", "|sh", ">f"]),
-)
-def test_no_shape_hides_what_a_shell_would_run_beside_a_secret(secret: str, command: str) -> None:
-    """A person judges masked arguments."""
-    for before in ("token=", "password: ", "Authorization: Basic ", "bearer "):
-        assert masking.text(before + secret + command).endswith(command)
 
 
 @requirement("P131")
@@ -181,35 +175,6 @@ def test_the_level_holds_for_ours_and_for_libraries() -> None:
     assert [line["level"] for line in lines("error")] == ["error", "error"]
 
 
-PARTS = st.sampled_from(
-    [CANARY, "Bearer canary.abc.def", "password = canary123", "sk-canary123456", "https://u:canary99@h/", "token=f(x)",
-     "Basic Y2FuYXJ5OnBhc3M=", "\n", " ", "x", '{"a": 1}', "secret:\n  canary-1234", "ghp_" + "c" * 40]
-)  # fmt: skip
-
-
-@requirement("X-07", "P131")
-@given(
-    st.lists(PARTS, max_size=30),
-    st.integers(-60, 20),
-    st.sampled_from(["-", " ", "x", "=\n"]),
-    st.integers(1, 3),
-)
-async def test_a_long_output_is_masked_as_a_short_text_is_wherever_its_windows_end(
-    parts: list[str], shift: int, filler: str, windows: int
-) -> None:
-    text = (filler * (windows * WINDOW))[: windows * WINDOW + shift] + "".join(parts) + filler * WINDOW
-    assert await masking.output(text) == whole(text)
-
-
-def whole(text: str) -> str:
-    """The same patterns over all of the text at once."""
-    for secret in (CANARY + "-longer", CANARY):
-        text = text.replace(secret, HIDDEN)
-    for pattern, put in _passes(text, OUTPUT_PAIRS, HIDDEN):
-        text = pattern.sub(put, text)
-    return text
-
-
 @requirement("X-07")
 @pytest.mark.parametrize(
     "line",
@@ -220,24 +185,248 @@ async def test_a_program_that_a_tool_reads_is_not_masked(line: str) -> None:
     assert await masking.output(line) == line
 
 
+PEM_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{PEM_LINE}\n{PEM_LINE}\nMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3S\n-----END PRIVATE KEY-----"
+LETTERS = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
+# What must not be left of a text, and the text. Put together here, so that no scanner takes them for real ones.
+OUTPUTS = [
+    ("7a2d9f", "API_TOKEN=canary-7a2d9f"),
+    ("hunter", "password: hunter2hunter"),
+    ("a1b2", '"secret": "a1b2c3d4e5"'),
+    ("canary", f"x {CANARY} y"),
+    ("Tail", "DB_PASSWORD=abc12345$XyZ987SuperTail"),
+    ("Tail", "password: Pa55word1#Tail-of-it"),
+    ("gh'", "token='abc123!def456$gh'"),
+    ("b12345678", '{"password":"a\\"b12345678"}'),
+    ("b1234", '{\\"token\\": \\"ab1234567\\"}'),
+    ("hunter", "secret: password: hunter2hunter"),
+    ("hunter", "secret:\n  hunter2hunter"),
+    ("EXAMPLEKEY", "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("abcd1234", "X-Api-Key: abcd1234efgh"),
+    ("a1B2", f"Authorization: Token {LETTERS}"),
+    ("a1B2", f"Authorization: Bearer {LETTERS}"),
+    ("Y2Fu", "Authorization: Basic Y2FuYXJ5OnBhc3M="),
+    ("a1B2", f"Set-Cookie: session={LETTERS}; Path=/"),
+    ("a1B2", f"cookie: theme=dark; session={LETTERS}"),
+    ("s3cr3t", "machine example.org login me password s3cr3tpassw0rd"),
+    ("s3cr3t", "default login me password s3cr3tpassw0rd"),
+    ("hunter", "postgresql://user:hunter@host/db"),
+    ("hunter", "postgresql://user:hunter@x2@host/db"),
+    *((LETTERS[:8], begin + LETTERS) for begin in (
+        "s" + "k-", "sk-proj-", "sk" + "_live_", "rk" + "_live_", "whsec_", "gh" + "p_", "github_" + "pat_", "gl" + "pat-",
+        "xox" + "b-", "xapp-1-", "AI" + "za", "np" + "m_", "h" + "f_", "https://hooks.slack.com/" + "services/T0/B0/",
+    )),
+    ("7EXAMPLE", "AK" + "IAIOSFODNN7EXAMPLE"),
+    ("7EXAMPLE", "AS" + "IAIOSFODNN7EXAMPLE"),
+    ("abcdef", "dop" + "_v1_" + "0123456789abcdef" * 4),
+    ("0123", "AGE-SECRET" + "-KEY-" + "0123456789ABCDEF" * 3),
+    (LETTERS[:8], f"ey{'J'}hbGciOiJIUzI1NiJ9.{LETTERS}.{LETTERS}"),
+    ("MIIE", PEM),
+    ("MIIE", PEM.replace("\n", "\\n")),
+    ("MIIE", PEM.replace(" PRIVATE", " OPENSSH PRIVATE")[:120]),
+    ("MIIE", PEM[30:]),
+    ("MIIE", "".join(f"{n:6d}\t{line}\n" for n, line in enumerate(PEM.splitlines()))),
+    ("MIIE", PEM.replace("\n", "\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,2F\n\n", 1)),
+]  # fmt: skip
+
+
+@requirement("X-07")
+@pytest.mark.parametrize(("secret", "text"), OUTPUTS)
+async def test_what_looks_like_a_secret_is_hidden_in_what_a_tool_brings_back(secret: str, text: str) -> None:
+    for before, behind in (("", ""), ("x = 1\n", "\nnext line"), ("\u0130 ", " \u0130")):
+        shown = await masking.output(before + text + behind)
+        assert HIDDEN in shown
+        assert secret not in shown
+        assert shown.startswith(before)
+        assert shown.endswith(behind)
+    assert secret not in masking.text(text)
+
+
+@requirement("X-07")
+@given(st.lists(st.sampled_from([text for _, text in OUTPUTS]), max_size=8), st.integers(0, 60_000))
+async def test_where_a_secret_stands_in_a_long_output_makes_no_difference(
+    texts: list[str], lead: int
+) -> None:
+    shown = await masking.output("-" * lead + "\n" + "\n;\n".join(texts))
+    assert shown == "-" * lead + "\n" + "\n;\n".join([await masking.output(text) for text in texts])
+
+
+@requirement("X-07")
+async def test_the_end_of_a_private_key_is_hidden_as_far_as_the_mark_of_a_cut() -> None:
+    shown = await masking.output(f"[... the middle is cut ...]\n{PEM[40:]}\nafter")
+    assert shown == f"[... the middle is cut ...]\n{HIDDEN}-----END PRIVATE KEY-----\nafter"
+
+
 @requirement("X-07")
 @pytest.mark.parametrize(
-    "line",
+    "program",
     [
-        "API_TOKEN=canary-7a2d9f",
-        "password: hunter2hunter",
-        '"secret": "a1b2c3d4e5"',
-        "x sk-canary123456",
-        CANARY,
+        'if text.startswith("-----BEGIN RSA PRIVATE KEY-----"):',
+        'begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"',
+        "machine learning needs no password",
+        "the login form has a password field",
+        "bearer authentication",
+        "Basic Authentication",
+        'headers = {"Cookie": cookie}',
+        "see http://host:8080/a@b",
+        "token_url = https://example.org/oauth2",
+        "password = %(password1)s, token=$TOKEN12345, secret: ${SECRET_12}",
+        "git checkout disk-sk-management-and-more",
     ],
 )
-async def test_what_looks_like_a_credential_is_hidden_in_what_a_tool_brings_back(line: str) -> None:
-    assert HIDDEN in await masking.output(line)
+async def test_a_program_or_prose_about_secrets_stays_readable(program: str) -> None:
+    assert await masking.output(program) == program
 
 
 @requirement("X-07")
-@pytest.mark.parametrize("length", [WINDOW - 9, WINDOW + 1, 3 * WINDOW, 200_000])
-async def test_a_secret_that_is_longer_than_a_window_is_masked_whole(length: int) -> None:
-    for before in ("", "x " * 5_000, " " * (WINDOW - 5)):
-        shown = await masking.output(f"{before}sk-{'c' * length} after")
+@pytest.mark.parametrize("length", [9, 16_384, 200_000])
+async def test_a_secret_of_any_length_is_masked_whole(length: int) -> None:
+    for before in ("", "x " * 5_000, " " * 16_380):
+        shown = await masking.output(f"{before}sk-{'c1' * length} after")
         assert shown == f"{before}{HIDDEN} after"
+
+
+def test_a_long_text_in_a_log_keeps_its_ends_and_no_half_of_a_secret() -> None:
+    half = LONGEST_LOGGED // 2
+    text = "x " * (half // 2 - 5) + CANARY + " y" * half + "\nValueError: the end"
+    shown = masking.text(text)
+    assert len(shown) < LONGEST_LOGGED + 100
+    assert f"[... {len(text)} characters in all, the middle is cut ...]" in shown
+    assert "canary" not in shown
+    assert shown.endswith("\nValueError: the end")
+
+
+HARMLESS = "[A-Za-z0-9_+=.-]+"
+# What people judge, whole: each of these was hidden once, wholly or in part, or is like one that was.
+RUNNABLE: list[Any] = [
+    "chmod +x payload.sh; token= ./payload.sh",
+    "password= /usr/bin/evil2",
+    "curl http://u:$(id>pwned2;echo${IFS}RAN)@localhost:1/",
+    "echo ://a:b;touch${IFS}pwned2;c@x",
+    "echo bearer\n./payload2.sh",
+    "echo bearer payload-2-run",
+    "secret:\n/usr/bin/evil2",
+    "password:/usr/bin/evil2",
+    "export API_KEY=\nrm-everything-2",
+    "make PASSWORD=!important2/evil",
+    "echo basic Q2FSSGVsbG8/evil",
+    "rsync -a . secret:/srv/x2/and/more",
+    "git push origin secret:release2020",
+    "docker run token:malicious2",
+    "token=/bin/evil1234",
+    "token=bin/evil1234",
+    "token=payload1234(x)",
+    "token=object1234.method",
+    "token=a1b2c3d4$(id)",
+    "token=a1b2c3d4`id`",
+    "password: hunter2hunter",
+    "./sk-a1b2c3d4e5f6g7",
+    "bin/sk-a1b2c3d4e5f6g7 --run",
+    "sk-a1b2c3d4e5f6g7/run",
+    "-----BEGIN PRIVATE KEY-----\nbin/run-evil-Program-1234567890\n-----END PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\nrm -rf /\nAAAAAAAAAAAAAAAA\n-----END PRIVATE KEY-----",
+    "machine x login y password payload1234",
+    {"argv": ["passwd", "root"]},
+    {"argv": ["token", "rm -rf /data"]},
+    {"token_amount": 1000000, "token": 5, "secret": True},
+    {"secret_path": "/etc/shadow", "token": "rm -rf /2", "password": "$(id>file2)", "secret": "/etc/passwd2"},
+    {"password": ["rm", "-rf", "file12345"], "token": {"run": "payload12345"}},
+]
+
+
+@requirement("P131", "M-14")
+@pytest.mark.parametrize("arguments", RUNNABLE)
+async def test_nothing_that_could_run_is_hidden_from_who_decides(arguments: Any) -> None:
+    assert await masking.arguments({"x": arguments}) == {"x": arguments}
+
+
+@requirement("P131")
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (f"echo {CANARY}", "echo [secret hidden]"),
+        ("TOKEN=a1b2c3d4 ./run --password='a1b2c3d4' x", "TOKEN=[secret hidden] ./run --password='[secret hidden]' x"),
+        ("curl 'http://x/?a=1&api_key=a1b2c3d4&b=2'", "curl 'http://x/?a=1&api_key=[secret hidden]&b=2'"),
+        ("curl -H 'Authorization: Bearer a1b2c3d4' x", "curl -H 'Authorization: Bearer [secret hidden]' x"),
+        ('{"token": "a1b2c3d4", \\"secret\\":\\"a1b2c3d4\\"}', '{"token": "[secret hidden]", \\"secret\\":\\"[secret hidden]\\"}'),
+        ("psql postgresql://me:hunter@host/db", "psql postgresql://me:[secret hidden]@host/db"),
+        (f"login sk-{LETTERS}; ls", "login [secret hidden]; ls"),
+        (f"login gh{'p'}_{LETTERS} && ls", "login [secret hidden] && ls"),
+        ({"access_token": "a1b2c3d4"}, {"access_token": "[secret hidden]"}),
+        ({f"sk-{LETTERS}": 1, f"sk-{LETTERS}2": "rm"}, {"[secret hidden]": 1, "[secret hidden] (2)": "rm"}),
+        (PEM, f"-----BEGIN PRIVATE KEY-----\n{HIDDEN}\n{HIDDEN}\nMzEfYyjiWA4R4/{HIDDEN}\n-----END PRIVATE KEY-----"),
+    ],
+)  # fmt: skip
+async def test_a_certain_secret_is_hidden_also_from_who_decides(given: Any, shown: Any) -> None:
+    assert await masking.arguments({"x": given}) == {"x": shown}
+
+
+PIECES = st.sampled_from(
+    ["token=", "password: ", "secret:", '"token": "', "Authorization: Bearer ", "bearer ", "basic ", "cookie: a=", "://u:", "@h",
+     "sk-", "ghp_", "eyJ", "AKIA", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "hooks.slack.com/services/a/b/",
+     "a1b2c3d4", LETTERS, PEM_LINE, "\n", " ", "\t", "$(id)", "`id`", ";", "|", "&", "<", ">", "(", "[", "/", "./", "'", '"', "\\",
+     "=", ".", "-", "\u0130", "x"]
+)  # fmt: skip
+
+
+@requirement("P131", "M-14")
+@given(st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join))
+async def test_whatever_is_hidden_from_who_decides_is_made_of_harmless_characters(text: str) -> None:
+    shown = (await Masking().arguments({"x": text}))["x"]
+    assert re.fullmatch(HARMLESS.join(map(re.escape, shown.split(HIDDEN))), text, re.DOTALL)
+
+
+HOSTILE = [
+    "token=", "a1token=", "token=(", "password: ", "token = ", "token" + " " * 60, "bearer ", "bearer" + " " * 15, "basic A",
+    "authorization: bearer ", "://", "://u:", "://u:a@", "a@", '"token": "', '\\"', "'", " ", "\n", "{", "api_key", "_key",
+    "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----" + " " * 110, "-----END PRIVATE KEY-----", "A1\\n", PEM_LINE + "\n",
+    "eyJ-", ".eyJ", "sk-", " sk-a1b2c3d4e5", "ghp_a", "machine ", "machine x password ", "login " + "x" * 200 + " ", "cookie: a;",
+    "hooks.slack.com/services/a/b/", "\u0130token=", "token=a1b2c3d4 ",
+]  # fmt: skip
+CPU_S = 2.5  # for a megabyte three times; it is about 0.5, and was minutes
+
+
+@requirement("P131", "X-07")
+@pytest.mark.parametrize("unit", HOSTILE)
+async def test_a_megabyte_that_was_made_to_be_slow_is_masked_in_linear_time(unit: str) -> None:
+    text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000] + "("
+    started = time.process_time()
+    await masking.output(text)
+    await masking.arguments({"content": text})
+    masking.text(text)
+    assert time.process_time() - started < CPU_S
+
+
+@requirement("P131")
+async def test_ten_thousand_names_are_masked_in_linear_time() -> None:
+    names = {f"token{n}": {"password": f"a1b2c3d4{n}"} for n in range(10_000)}
+    alike = {f"sk-{LETTERS}{n}": n for n in range(10_000)}
+    started = time.process_time()
+    assert len(await masking.arguments(names)) == 10_000
+    assert sorted((await masking.arguments(alike)).values()) == list(range(10_000))
+    assert len(masking.value(alike)) == 10_000
+    assert time.process_time() - started < CPU_S
+
+
+@requirement("P131", "X-07")
+async def test_the_event_loop_goes_on_while_a_long_text_is_masked() -> None:
+    text = "token=a1b2c3d4 " * 30_000
+    for mask in (masking.output, masking.arguments):
+        breaths = asyncio.create_task(count_breaths())
+        await mask(text)
+        breaths.cancel()
+        assert await breaths > len(text) / 15 / WORK / 2, "at least one in a few milliseconds"
+
+
+async def count_breaths() -> int:
+    count = 0
+    with suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(0)
+            count += 1
+    return count
+
+
+def test_a_password_that_is_a_word_is_not_hidden_wherever_it_is_said() -> None:
+    assert Masking(("roundturn",)).text("roundturn runs") == "roundturn runs"
+    assert Masking(("roundturn7",)).text("roundturn7 runs") == "*** runs"

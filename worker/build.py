@@ -92,7 +92,7 @@ def build_registry(
         approval_ttl=timedelta(seconds=settings.approval_ttl_s),
         result_budget_bytes=settings.result_budget_bytes,
         max_actions_per_hour=settings.max_actions_per_hour,
-        redact=masking(settings).value,
+        redact=masking(settings).arguments,
         mask=masking(settings).output,
         clock=utc_now,
         extra=additions.middleware,

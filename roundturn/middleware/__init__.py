@@ -40,7 +40,7 @@ def install(
     approval_ttl: timedelta,
     result_budget_bytes: int,
     max_actions_per_hour: int,
-    redact: Callable[[Any], Any],
+    redact: Callable[[Any], Awaitable[Any]],
     mask: Callable[[str], Awaitable[str]],
     clock: Callable[[], datetime],
     extra: Iterable[Middleware] = (),

@@ -1,22 +1,31 @@
 """A call that a person must allow is stored as a request and suspended; with the person's yes it goes on (M-14)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 from roundturn import ids
 from roundturn.approval import ApprovalRow, NewApproval, binding_digest, refusal_text
 from roundturn.call import CallContext, Next, ToolExecutionResult
+from roundturn.jsontext import dump
 from roundturn.rules import Decision
 from roundturn.store import Approvals
 
+MOST_BYTES = 256 * 1024  # of arguments: what a person could not read whole is not put before one
+TOO_LONG = (
+    f"Not run: a person must allow this call and be able to read all of it, at most {MOST_BYTES} bytes of arguments. "
+    "Do it in smaller parts."
+)
 UNDECIDED = Decision("ask", "undecided", "platform", "no policy layer decided about this call")
 
 
 class Approval:
-    """`redact` makes the copy of the arguments that people see; the digest binds the exact ones."""
+    """`redact` makes the copy of the arguments that people see, and lets the event loop go on meanwhile.
 
-    def __init__(self, approvals: Approvals, ttl: timedelta, redact: Callable[[Any], Any]) -> None:
+    It is whole, however long; the digest binds the exact ones.
+    """
+
+    def __init__(self, approvals: Approvals, ttl: timedelta, redact: Callable[[Any], Awaitable[Any]]) -> None:
         self._approvals = approvals
         self._ttl = ttl
         self._redact = redact
@@ -26,9 +35,13 @@ class Approval:
         if decision.effect == "allow":
             return await next(ctx.with_(grant=None))
         bound = binding_digest(ctx)
-        row = await self._granted(ctx, bound) or await self._approvals.request(
-            self._question(ctx, decision, bound), self._ttl
-        )
+        row = await self._granted(ctx, bound)
+        if row is None:
+            sent = _sent(ctx)
+            if len(dump(sent).encode()) > MOST_BYTES:
+                return ToolExecutionResult.denied(TOO_LONG, "too_long_to_judge")
+            question = self._question(ctx, decision, bound, await self._redact(sent))
+            row = await self._approvals.request(question, self._ttl)
         if row is None:
             return ToolExecutionResult.stopping()
         if row.state == "consumed" or (row.state == "approved" and ctx.grant == row.id):
@@ -43,7 +56,9 @@ class Approval:
         row = await self._approvals.read(ctx.grant) if ctx.grant else None
         return row if row is not None and row.call == ctx.tool_call_id and row.digest == bound else None
 
-    def _question(self, ctx: CallContext, decision: Decision, bound: str) -> NewApproval:
+    def _question(
+        self, ctx: CallContext, decision: Decision, bound: str, shown: dict[str, Any]
+    ) -> NewApproval:
         return NewApproval(
             session=ctx.session.session,
             turn=ctx.session.turn,
@@ -53,7 +68,7 @@ class Approval:
             agent=ctx.session.agent,
             tool=ctx.tool_name,
             origin=ctx.spec.origin if ctx.spec else "",
-            arguments=self._redact(_sent(ctx)),
+            arguments=shown,
             digest=bound,
             rule=decision.rule,
             layer=decision.layer,

@@ -168,6 +168,10 @@ async def hushed(text: str) -> str:
     return text.replace("hush", "***")
 
 
+async def seen(arguments: Any) -> Any:
+    return {**arguments, "seen": True}
+
+
 @dataclass
 class Clock:
     at: datetime = NOW
@@ -201,7 +205,7 @@ class Bench:
             approval_ttl=timedelta(hours=1),
             result_budget_bytes=budget_bytes,
             max_actions_per_hour=10,
-            redact=lambda value: {**value, "seen": True},
+            redact=seen,
             mask=hushed,
             clock=Clock(),
             extra=extra,

@@ -9,7 +9,7 @@ import pytest
 
 from roundturn.approval import ApprovalRow, binding_digest, refusal_text
 from roundturn.call import CallContext, SessionRef, Suspension, ToolExecutionResult
-from roundturn.middleware.approval import Approval
+from roundturn.middleware.approval import MOST_BYTES, Approval
 from roundturn.rules import Decision, Policy
 from tests.middleware.scene import CALL, NOW, SESSION, TURN, Bench, Change, FakeApprovals, Look, context, done
 from tests.requirements import requirement
@@ -27,7 +27,11 @@ async def through(
         return await done(ctx)
 
     ctx = context("change", arguments or {"a": 1}, **{"decision": ASK, **changes})
-    layer = Approval(approvals, timedelta(hours=1), lambda given: {**given, "masked": True})
+
+    async def masked(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, "masked": True}
+
+    layer = Approval(approvals, timedelta(hours=1), masked)
     return await layer(ctx, inner), entered
 
 
@@ -49,6 +53,18 @@ async def test_people_see_a_masked_copy_and_the_digest_binds_the_exact_arguments
     (row,) = approvals.rows.values()
     assert row.arguments == {"a": 1, "masked": True}
     assert row.digest == binding_digest(context("change", {"a": 1}))
+
+
+@requirement("M-14")
+async def test_what_a_person_could_not_read_whole_is_not_put_before_one() -> None:
+    approvals = FakeApprovals()
+    whole, _ = await through(approvals, {"a": "x" * (MOST_BYTES - 8)})
+    refused, entered = await through(approvals, {"a": "x" * (MOST_BYTES - 7)})
+    assert (whole.status, refused.status, entered) == ("suspended", "denied", [])
+    assert refused.metadata == {"error_type": "too_long_to_judge"}
+    assert [len(row.arguments["a"]) for row in approvals.rows.values()] == [MOST_BYTES - 8], (
+        "and nothing is cut"
+    )
 
 
 async def test_an_allowed_call_goes_on_without_a_question_or_grant() -> None:

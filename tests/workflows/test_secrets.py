@@ -40,13 +40,13 @@ async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_
     system: OpenSystem,
 ) -> None:
     s = await system(
-        scenario("go", step(("note_once", {"text": f"Bearer {PASSWORD}"})), step(text="done")),
+        scenario("go", step(("note_once", {"text": f"Authorization: Bearer {PASSWORD}"})), step(text="done")),
         policy={"ask": ["note_*"]},
     )
     worker = await s.start_worker()
     turn = await s.send("go")
     (approval,) = await s.pending(turn)
-    assert approval.arguments["text"] == "***"
+    assert approval.arguments["text"] == "Authorization: Bearer [secret hidden]"
     await s.decide(approval.id)
     await s.ended(turn)
     assert PASSWORD in s.effects()[0]
