@@ -17,7 +17,7 @@ from activities.transcripts import Transcripts
 from roundturn import ids
 from roundturn.errors import ModelRefused, ModelUnavailable
 from roundturn.event import NewEvent
-from roundturn.jsontext import NotJson, cut, parse_object
+from roundturn.jsontext import NotJson, cut, parse_object, whole_words
 from roundturn.ledger import FINAL, CallRow, PlannedCall, StoredReply
 from roundturn.message import AskedCall, Reply
 from roundturn.model import ModelPort, ModelRequest
@@ -26,7 +26,8 @@ from roundturn.store import Store, insist
 from roundturn.tool import Effect
 
 SHOWN_BYTES = 160
-MASKED_CHARACTERS = 4_000
+MASKED_CHARACTERS = 4_000  # of all values of one call
+VALUE_COSTS = 100  # characters, beside its own
 LONGEST_WAIT_S = (
     3 * 3600.0
 )  # beyond this the turn ends and says until when; a header must not park it for a century
@@ -127,7 +128,10 @@ class ModelActivities:
             if (limited := await self._limited(at, opened.run, fault)) is not None:
                 return limited
             raise
-        planned = [self._plan(index, call, reply) for index, call in enumerate(reply.calls)]
+        planned = []
+        for index, call in enumerate(reply.calls):
+            planned.append(self._plan(index, call, reply))
+            await asyncio.sleep(0)
         # Paid for: it is written however long the store is locked, not asked for again.
         write = partial(self._store.transcript.store_reply, at.turn, at.step, reply, planned, started)
         kept = await insist(write, asyncio.sleep)
@@ -155,7 +159,8 @@ class ModelActivities:
         spec = self._registry.spec(meant.name)
         return PlannedCall(
             asked=asked,
-            tool=meant.name,
+            # A name that the model invented goes into events and Temporal's history.
+            tool=meant.name if spec else self._mask(meant.name),
             arguments=meant.arguments,
             effect=spec.effect if spec else Effect.PURE,
             limit_s=spec.limit_s if spec else 1.0,
@@ -170,11 +175,14 @@ class ModelActivities:
         except NotJson:
             return "(unreadable arguments)"
         # Masking costs by the character: only what can be shown is masked, with room for a secret that begins there.
-        short = {
-            key: value[:MASKED_CHARACTERS] if isinstance(value, str) else value
-            for key, value in arguments.items()
-            if isinstance(value, str | int | float)
-        }
+        short: dict[str, str | int | float] = {}
+        room = MASKED_CHARACTERS
+        for key, value in arguments.items():
+            if not isinstance(value, str | int | float) or room <= 0:
+                continue
+            text = str(value)
+            short[key] = whole_words(text[:room]) if len(text) > room else value
+            room -= VALUE_COSTS + len(key) + len(text)
         plain = self._mask(short).values()
         values = [value for value in plain if isinstance(value, str)] or [str(value) for value in plain]
         return cut(" ".join(" ".join(values).split()), SHOWN_BYTES)

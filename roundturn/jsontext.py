@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-import re
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,15 +138,16 @@ def _narrow_integers(value: Any) -> Any:
 
 
 LONGEST_BROKEN = 1_024  # characters of a broken word that are left out at most
-_BROKEN_END = re.compile(r"[^\s\"'`(){}\[\]<>,;|&]*\Z")
-_BROKEN_BEGINNING = re.compile(r"[^\s\"'`(){}\[\]<>,;|&]*")
+WORD = string.ascii_letters + string.digits + r"!#$%*+-./:=?@\^_~"
 
 
 def whole_words(text: str, *, from_middle: bool = False) -> str:
     """Without the word that a cut went through at the end, or at the beginning: a part of a secret is not known for one."""
     if from_middle:
-        return text[_BROKEN_BEGINNING.match(text, 0, LONGEST_BROKEN).end() :]  # type: ignore[union-attr]
-    return text[: _BROKEN_END.search(text, max(0, len(text) - LONGEST_BROKEN)).start()]  # type: ignore[union-attr]
+        beginning = text[:LONGEST_BROKEN]
+        return text[len(beginning) - len(beginning.lstrip(WORD)) :]
+    end = text[-LONGEST_BROKEN:]
+    return text[: len(text) - len(end) + len(end.rstrip(WORD))]
 
 
 def cut(text: str, budget_bytes: int) -> str:

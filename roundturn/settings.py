@@ -5,8 +5,10 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -26,6 +28,9 @@ PREFIX = "ROUNDTURN_"
 YEAR_S = 366 * 24 * 3600
 NESTED = (f"{PREFIX}POLICY",)  # ROUNDTURN_POLICY__DENY and its like
 WORK = "work"  # the folder of the home that holds the sessions' own action directories; the rest is state
+# Temporal's and PostgreSQL's clients read these: https://docs.temporal.io/develop/environment-configuration
+SECRETS = ("OPENAI_API_KEY", "TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "PGPASSWORD")
+SENT_TO_TEMPORAL = "TEMPORAL_GRPC_META_"
 DEV_FILE = "dev.json"  # the addresses of a running `roundturn dev`, inside the home
 
 
@@ -113,6 +118,17 @@ def load(home: Path | None = None, **given: Any) -> Settings:
             f"setting {place or 'settings'}{rule_at(place, files)}: {said}",
             f"it is read from {variable}, {root / FILE_NAME} and {Path(FILE_NAME).absolute()}",
         ) from None
+
+
+def held_secrets(settings: Settings, environ: Mapping[str, str]) -> set[str]:
+    """What this process was given to open doors with, by us or by the clients that read the environment themselves."""
+    found = {settings.model_api_key.get_secret_value()}
+    for url in (settings.database_url, settings.model_base_url):
+        with suppress(ValueError):
+            written = urlsplit(url).password or ""
+            found |= {written, unquote(written)}
+    named = {name for name in environ if name in SECRETS or name.startswith(SENT_TO_TEMPORAL)}
+    return found | {environ[name] for name in named}
 
 
 def _sourced(files: list[dict[str, Any]]) -> type[Settings]:

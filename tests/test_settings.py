@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roundturn.errors import ConfigurationError
-from roundturn.settings import Settings, load
+from roundturn.settings import Settings, held_secrets, load
 from tests.requirements import requirement
 
 
@@ -211,3 +211,21 @@ def test_every_setting_is_one_that_the_environment_can_set(monkeypatch: pytest.M
         if isinstance(value, str | int | float) and not isinstance(value, bool) and value:
             monkeypatch.setenv(f"ROUNDTURN_{name.upper()}", str(value))
     assert load().model_dump() == Settings().model_dump()
+
+
+@requirement("P131", "X-07")
+def test_what_opens_doors_is_known_wherever_it_was_given() -> None:
+    settings = load(
+        model_api_key="key",
+        database_url="postgresql+asyncpg://me:p%40ss@host/db",
+        model_base_url="http://a:b@host/v1",
+    )
+    environ = {
+        "TEMPORAL_API_KEY": "temporal",
+        "TEMPORAL_GRPC_META_AUTHORIZATION": "meta",
+        "PGPASSWORD": "pg",
+        "TEMPORAL_ADDRESS": "host",
+        "HOME": "home",
+    }
+    assert held_secrets(settings, environ) == {"key", "p%40ss", "p@ss", "b", "temporal", "meta", "pg"}
+    assert held_secrets(load(database_url="sqlite:///x.db"), {}) == {""}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -31,7 +32,7 @@ from roundturn.registry import ToolRegistry
 from roundturn.rules import Layer, Rule
 from roundturn.sandbox import Sandbox
 from roundturn.sandboxes import choose
-from roundturn.settings import FILE_NAME, WORK, Settings
+from roundturn.settings import FILE_NAME, WORK, Settings, held_secrets
 from roundturn.store import Store
 from roundturn.stores import files, open_store
 from roundturn.telemetry import Masking
@@ -65,7 +66,7 @@ def utc_now() -> datetime:
 
 
 def masking(settings: Settings) -> Masking:
-    return Masking((settings.model_api_key.get_secret_value(),))
+    return Masking(held_secrets(settings, os.environ))
 
 
 def build_registry(

@@ -136,7 +136,10 @@ class Shown:
             lines.append(_field("answer", f"{revealed(row.actor)} at {clock(row.decided_at)}{note}"))
         if row.state == "pending":
             lines.append("  on expiry the call is refused and the agent goes on")
-        lines.append(_field("digest", grouped(row.digest[:12])))
+        digest = grouped(row.digest[:12])
+        if hidden := _hidden(row):
+            digest += f"      of the exact call: secrets are hidden above, in {f'{hidden} place' + ('s' if hidden > 1 else '')}"
+        lines.append(_field("digest", digest))
         return lines
 
     def _what(self) -> list[str]:
@@ -160,10 +163,18 @@ class Shown:
             "layer": row.layer,
             "cwd": self._cwd,
             "effect": self._call.effect.value if self._call else None,
+            "hidden": _hidden(row),
             "actor": row.actor,
             "note": row.note,
             "decided_at": decided,
         }
+
+
+def _hidden(row: "ApprovalRow") -> int:
+    """In how many places of the arguments; no call that says so itself gets as far as a request."""
+    from roundturn.telemetry import HIDDEN
+
+    return dump(row.arguments).count(HIDDEN)
 
 
 def _field(name: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 import codecs
 
-from roundturn.jsontext import clean_text
+from roundturn.jsontext import clean_text, whole_words
 
 HEAD_BYTES = 21 * 1024
 TAIL_BYTES = 11 * 1024
@@ -25,7 +25,7 @@ class Capture:
             del self._tail[:-TAIL_BYTES]
 
     def text(self, budget_bytes: int) -> str:
-        """At most `budget_bytes` of UTF-8; bytes that are no text become U+FFFD, which takes three."""
+        """At most `budget_bytes` of UTF-8, cut between words; bytes that are no text become U+FFFD, which takes three."""
         head, tail = bytes(self._head), bytes(self._tail)
         if len(head) + len(tail) == self.total_bytes:
             whole = clean_text((head + tail).decode(errors="replace"))
@@ -34,7 +34,8 @@ class Capture:
         marker = f"\n[... {self.total_bytes} bytes in all, the middle is cut ...]\n"
         room = budget_bytes - len(marker)
         tail_room = min(TAIL_BYTES, room // 3)
-        return _first(head, room - tail_room) + marker + _last(tail or head, tail_room)
+        beginning, end = _first(head, room - tail_room), _last(tail or head, tail_room)
+        return whole_words(beginning) + marker + whole_words(end, from_middle=True)
 
 
 def _first(raw: bytes, room: int) -> str:

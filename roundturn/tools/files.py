@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar
 from pydantic import BaseModel, Field, field_validator
 
 from roundturn.errors import ToolFailed
-from roundturn.jsontext import clean_text
+from roundturn.jsontext import clean_text, whole_words
 from roundturn.tool import (
     MAX_OUTPUT_BYTES,
     ArgumentKind,
@@ -122,7 +122,7 @@ class _Shown:
         """False when this line does not fit any more."""
         text = clean_text(raw.decode(errors="replace")).removesuffix("\n").removesuffix("\r")
         if len(text) > MAX_LINE_CHARS or not whole:
-            text = text[:MAX_LINE_CHARS] + CUT
+            text = whole_words(text[:MAX_LINE_CHARS]) + CUT
         line = f"{number:6d}\t{text}\n"
         size = len(line.encode())
         if size > self.room:

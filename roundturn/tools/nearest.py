@@ -4,7 +4,7 @@ import difflib
 import time
 from itertools import zip_longest
 
-from roundturn.jsontext import clean_text
+from roundturn.jsontext import clean_text, whole_words
 
 LINE_CHARS = 200
 MIN_LIKENESS = 0.6
@@ -58,5 +58,6 @@ def _most_like(wanted: str, lines: list[str]) -> int | None:
 
 def _quoted(line: str) -> str:
     """White space and what cannot be seen in a form that can."""
-    cut = line[:LINE_CHARS]
-    return repr(clean_text(cut)) + (" (cut)" if len(line) > len(cut) else "")
+    if len(line) <= LINE_CHARS:
+        return repr(clean_text(line))
+    return repr(clean_text(whole_words(line[:LINE_CHARS]))) + " (cut)"

@@ -11,6 +11,7 @@ If the worker is killed, the end of descriptor 0 ends an idle process and the CP
 import json
 import re
 import resource
+import string
 import sys
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 MEMORY_BYTES = 512 * 1024 * 1024
 EXCERPT_CHARS = 300
 BEFORE_CHARS = 100  # of a long line, shown before what was found
+# As `jsontext.whole_words`, which cannot be imported here: a part of a secret is not known for one.
+WORD = string.ascii_letters + string.digits + r"!#$%*+-./:=?@\^_~"
 
 
 def bound(cpu_s: int) -> None:
@@ -55,8 +58,10 @@ def excerpt(line: str, start: int) -> str:
     if len(line) <= EXCERPT_CHARS:
         return line
     begin = max(0, min(start - BEFORE_CHARS, len(line) - EXCERPT_CHARS))
-    end = begin + EXCERPT_CHARS
-    return ("[...] " if begin else "") + line[begin:end] + (" [...]" if end < len(line) else "")
+    shown = line[begin : begin + EXCERPT_CHARS]
+    if begin + EXCERPT_CHARS < len(line):
+        shown = shown.rstrip(WORD) + " [...]"
+    return "[...] " + shown.lstrip(WORD) if begin else shown
 
 
 def main(cpu_s: int) -> None:

@@ -306,3 +306,17 @@ async def test_a_request_is_told_by_its_command_alone_in_lists_and_beside_a_run(
 
 def test_the_states_that_can_be_asked_for_are_those_of_an_approval() -> None:
     assert get_args(StateChoice) == (*get_args(State), "all")
+
+
+@requirement("P131", "M-14")
+async def test_who_decides_is_told_in_how_many_places_a_secret_is_hidden(desk: OpenDesk) -> None:
+    command = "TOKEN=a1b2c3d4 ./payload.sh --password=e5f6g7h8; secret= ./other.sh"
+    d = await desk(scenario("ship", step(("bash", {"command": command})), step(text="x")))
+    row = await d.asked("ship it")
+    shown = "TOKEN=[secret hidden] ./payload.sh --password=[secret hidden]; secret= ./other.sh"
+    document = (await d.roundturn("approvals", "show", row.id, "--json")).document
+    assert (document["arguments"]["command"], document["hidden"]) == (shown, 2)
+    terminal = Terminal(d, "approvals", "show", row.id)
+    await terminal.says("of the exact call: secrets are hidden above, in 2 places")
+    assert await terminal.ended() == 0
+    assert shown in terminal.said

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from roundturn import jsontext
 from roundturn.errors import ToolFailed
 from roundturn.tool import Effect, ToolContext
 from roundturn.tools import BUILTIN, files, replacement
@@ -93,7 +94,7 @@ async def test_an_offset_past_the_end_says_how_long_the_file_is(context: ToolCon
     assert failure.value.kind == "past_end"
 
 
-@pytest.mark.parametrize("letter", ["x", "漢", "😀"])
+@pytest.mark.parametrize("letter", [" ", "漢", "😀"])
 async def test_a_long_line_is_cut_at_2000_characters(context: ToolContext, letter: str) -> None:
     put(context, "f", f"{letter * 2_000}\n{letter * 2_001}\n{letter * 30_000}\nend\n".encode())
     lines = (await read(context, "f", limit=4)).splitlines()
@@ -101,6 +102,15 @@ async def test_a_long_line_is_cut_at_2000_characters(context: ToolContext, lette
     assert lines[1] == f"     2\t{letter * 2_000} [... line cut]"
     assert lines[2] == f"     3\t{letter * 2_000} [... line cut]"
     assert lines[3] == "     4\tend"
+
+
+@requirement("X-07")
+async def test_a_line_is_cut_between_words(context: ToolContext) -> None:
+    key = "corp" + "A1b2C3d4" * 20 + "WXYZ"
+    put(context, "f", f"{'x ' * 920}'{key}' and more\n{'x' * 2_001}\n".encode())
+    first, second = (await read(context, "f")).splitlines()
+    assert first == f"     1\t{'x ' * 920}' [... line cut]"
+    assert second == f"     2\t{'x' * (2_000 - jsontext.LONGEST_BROKEN)} [... line cut]"
 
 
 @requirement("T-11", "P20")

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 from pydantic import ValidationError
 
+from roundturn import jsontext
 from roundturn.errors import ToolFailed
 from roundturn.tool import Effect, Permission, ToolContext, ToolResult
 from roundturn.tools import grep as grep_module
@@ -129,10 +130,24 @@ async def test_a_file_of_ten_megabytes_is_searched(context: ToolContext) -> None
 
 
 async def test_long_lines_are_shown_around_what_was_found(context: ToolContext) -> None:
-    put(context, f="a" * 5_000 + "needle" + "b" * 5_000 + "\n" + "needle" + "c" * 1_000)
+    put(context, f="a " * 2_500 + "needle" + " b" * 2_500 + "\n" + "needle" + " c" * 500)
     first, second = await lines(context, "needle")
-    assert first == "f:1: [...] " + "a" * 100 + "needle" + "b" * 194 + " [...]"
-    assert second == "f:2: needle" + "c" * 294 + " [...]"
+    assert first == "f:1: [...] " + " a" * 49 + " needle" + " b" * 96 + "  [...]"
+    assert second == "f:2: needle" + " c" * 146 + "  [...]"
+
+
+@requirement("X-07")
+@pytest.mark.parametrize("begin", range(90, 110))
+async def test_an_excerpt_holds_no_part_of_a_word(context: ToolContext, begin: int) -> None:
+    key = "corp" + "A1b2C3d4" * 20 + "WXYZ"
+    put(
+        context,
+        f="z " * 300 + key + " " + "z" * begin + " needle" + " z" * (200 - begin // 2) + key + " z" * 300,
+    )
+    for pattern in ("WXYZ", "needle"):
+        for line in await lines(context, pattern):
+            assert "A1b2" not in line.replace(key, "")
+    assert jsontext.WORD == searcher.WORD
 
 
 @requirement("P20", "P27")
@@ -334,7 +349,7 @@ async def test_a_file_that_becomes_a_link_meanwhile_is_not_read(
 def test_an_excerpt_of_any_place_is_bounded_and_has_what_was_found() -> None:
     for length in (299, 300, 301, 1_000):
         for start in range(0, length, 7):
-            line = "a" * start + "N" + "b" * (length - start - 1)
+            line = ("a " * start)[-start:] * (start > 0) + "N" + (" b" * length)[: length - start - 1]
             shown = searcher.excerpt(line, start)
             assert "N" in shown
             assert len(shown) <= searcher.EXCERPT_CHARS + 12

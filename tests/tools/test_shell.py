@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -384,7 +385,25 @@ async def test_a_long_output_keeps_its_beginning_and_its_end(context: ToolContex
     assert result.output.startswith("first\nxxx")
     assert "\n[... 1000012 bytes in all, the middle is cut ...]\n" in result.output
     assert result.output.endswith("x\nlast\nexit code 7")
-    assert len(result.output) > 31 * 1024
+    assert len(result.output) > 29 * 1024
+
+
+@requirement("P27", "X-07")
+@pytest.mark.parametrize("shift", [1, 8, 120, 163])
+def test_a_long_output_is_cut_between_words(shift: int) -> None:
+    """Half a secret is not known for one."""
+    key = b"corp" + b"A1b2C3d4" * 20 + b"WXYZ"
+    head, _, tail = captured(b" " * 200_000).partition("\n[... 200000 bytes in all, the middle is cut ...]\n")
+    for cut in (len(head), 200_000 - len(tail)):
+        shown = captured((b" " * (cut - shift) + key).ljust(200_000))
+        assert "middle is cut" in shown
+        assert not {"corp", "A1b2", "WXYZ"} & set(re.findall("corp|A1b2|WXYZ", shown))
+
+
+def captured(raw: bytes) -> str:
+    capture = Capture()
+    capture.add(raw)
+    return capture.text(32_000)
 
 
 @requirement("P27")

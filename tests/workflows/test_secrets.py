@@ -55,6 +55,22 @@ async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_
 
 
 @requirement("X-07")
+async def test_a_name_of_no_tool_that_is_a_secret_reaches_no_event_and_not_temporal(
+    system: OpenSystem,
+) -> None:
+    s = await system(scenario("go", step((KEY, {}), ("no_such_tool", {})), step(text="{{results}}")))
+    await s.start_worker()
+    turn = await s.send("go")
+    row = await s.ended(turn)
+    assert "There is no tool named 'no_such_tool'" in row.text
+    told = str(await s.events(turn)) + str(
+        [event.SerializeToString() for event in (await s.history(turn)).events]
+    )
+    assert "no_such_tool" in told
+    assert KEY not in told
+
+
+@requirement("X-07")
 async def test_a_secret_that_a_tool_brings_back_is_stored_nowhere(system: OpenSystem) -> None:
     s = await system(
         scenario(
