@@ -273,11 +273,6 @@ class Client:
         ]
         return sorted(found, key=lambda row: row.created_at)[:limit]
 
-    async def waiting(self, session: str) -> list[ApprovalRow]:
-        """What waits for a person in a session and in all that it has delegated now; oldest first."""
-        run = await self.store.runs.at_work(session)
-        return [] if run is None else await self.approvals("pending", run.id, MOST_WAITS)
-
     async def _tree_turns(self, run: str) -> AsyncIterator[str]:
         for turn in await self.store.turns.of_run(run):
             yield turn.id

@@ -14,7 +14,10 @@ from gateway.cli.text import row_of, short
 from roundturn.mode import RunMode
 
 if TYPE_CHECKING:
+    from gateway.client import Client
     from roundturn.approval import ApprovalRow
+
+MOST_NAMED = 100
 
 
 async def show_or_set(scene: Scene, target: str, wanted: RunMode | None, who: str) -> int:
@@ -23,7 +26,7 @@ async def show_or_set(scene: Scene, target: str, wanted: RunMode | None, who: st
         before = row.run_mode
         if wanted is not None:
             row = await client.set_run_mode(row.id, wanted, who)
-        waiting = await client.waiting(row.id) if row.run_mode == "plan" else []
+        waiting = await _waiting(client, row.id) if row.run_mode == "plan" else []
     if scene.screen.mode == "json":
         scene.screen.document(
             {
@@ -37,6 +40,13 @@ async def show_or_set(scene: Scene, target: str, wanted: RunMode | None, who: st
         scene.screen.data(row.run_mode)
         _say_in_vain(scene, row.id, waiting)
     return Code.DONE
+
+
+async def _waiting(client: "Client", session: str) -> "Sequence[ApprovalRow]":
+    """What waits for a person in the session and in all that it has delegated now."""
+    if not await client.turns(session):
+        return ()
+    return await client.approvals("pending", (await client.find_turn(session)).run, MOST_NAMED)
 
 
 def _say_in_vain(scene: Scene, session: str, waiting: "Sequence[ApprovalRow]") -> None:

@@ -24,6 +24,8 @@ async def test_a_refused_call_names_its_rule_in_every_view_and_the_mode_its_way_
 @requirement("P-01")
 async def test_plan_mode_says_which_open_requests_it_makes_vain(desk: OpenDesk) -> None:
     d = await desk(scenario("ship", step(("bash", {"command": "echo x > a"})), step(text="I may not")))
+    early = await d.roundturn("mode", await d.system.session(), "plan")
+    assert (early.out, early.err) == ("plan\n", "")
     session, run = await d.start("ship")
     (asked,) = await d.system.pending(run)
     done = await d.roundturn("mode", session, "plan")
