@@ -4,13 +4,14 @@ import asyncio
 import logging
 import re
 import sys
-from collections.abc import Generator, Iterable, Mapping, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
+from itertools import takewhile
 from typing import Any, TypeVar, cast
 
 import structlog
 
 from roundturn.jsontext import whole_words
-from roundturn.shapes import IN_ARGUMENTS, IN_LOGS, IN_OUTPUT, WORK, Shape, certain, find
+from roundturn.shapes import IN_ARGUMENTS, IN_LOGS, IN_OUTPUT, WORK, Shape, Span, certain, find
 
 MASK = "***"
 # In what came back, and in what people judge: nothing else says that, so it is known when it is sent on, and counted.
@@ -19,6 +20,7 @@ SHORTEST_SECRET = 8  # a shorter one is a placeholder, or a word that would be m
 LONGEST_WORD = (
     20  # of letters only, so that what holds `roundturn` for its password does not hide every mention
 )
+PART = 16  # characters of a secret's beginning or end by which it is known
 LONGEST_NAME = 200
 BREATH = 64  # values, some milliseconds
 LONGEST_LOGGED = 32_768  # characters of one text in a log
@@ -84,11 +86,8 @@ class Masking:
         if len(text) < SHORTEST_SECRET:
             return text
         hidden = bytearray(len(text))
-        for secret in self._secrets:
-            at = text.find(secret)
-            while at >= 0:
-                hidden[at : at + len(secret)] = b"\1" * len(secret)
-                at = text.find(secret, at + 1)
+        for start, end in _held(text, self._secrets):
+            hidden[start:end] = b"\1" * (end - start)
         for span in find(text, shapes):
             if span is None:
                 yield
@@ -122,6 +121,27 @@ class Masking:
     ) -> MutableMapping[str, Any]:
         """As a structlog processor: after exceptions were rendered, before the line is."""
         return {key: self.value(item, key) for key, item in event.items()}
+
+
+def _held(text: str, secrets: Iterable[str]) -> Iterator[Span]:
+    """Where these are, also without their end or beginning: somebody may have cut the text there."""
+    for secret in secrets:
+        beginning, end = secret[:PART], secret[-PART:]
+        at = text.find(beginning)
+        while at >= 0:
+            yield at, at + _alike(secret, text[at : at + len(secret)])
+            at = text.find(beginning, at + 1)
+        at = text.find(end)
+        while at >= 0:
+            behind = at + len(end)
+            read = text[max(0, behind - len(secret)) : behind]
+            yield behind - _alike(secret[::-1], read[::-1]), behind
+            at = text.find(end, at + 1)
+
+
+def _alike(one: str, other: str) -> int:
+    """So many characters, from the first on."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _at_once(steps: Steps[T]) -> T:

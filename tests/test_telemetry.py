@@ -430,3 +430,12 @@ async def count_breaths() -> int:
 def test_a_password_that_is_a_word_is_not_hidden_wherever_it_is_said() -> None:
     assert Masking(("roundturn",)).text("roundturn runs") == "roundturn runs"
     assert Masking(("roundturn7",)).text("roundturn7 runs") == "*** runs"
+
+
+@requirement("X-07", "P131")
+@given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(["", "%", " "]))
+async def test_of_a_secret_that_was_cut_no_long_part_is_left(begin: int, end: int, beside: str) -> None:
+    """A tool may have cut it, between any two characters."""
+    for part in (LETTERS[: 40 - end], LETTERS[begin:]):
+        shown = await Masking((LETTERS,)).output(beside * 3 + part + beside * 3)
+        assert shown == beside * 3 + (part if len(part) < 16 else HIDDEN) + beside * 3
