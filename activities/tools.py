@@ -25,8 +25,6 @@ from roundturn.registry import ToolRegistry
 from roundturn.store import Store
 from roundturn.tool import AGENT, FINDABLE, Directive, Effect
 
-STRICTNESS = {Effect.PURE: 0, Effect.KEYED: 1, Effect.ONCE: 2}
-
 
 class ToolStep(BaseModel, frozen=True):
     """`grant`: the approval that was decided, on the way back in."""
@@ -111,7 +109,7 @@ class ToolActivities:
         snapshot = await self._snapshots.get(opened.snapshot)
         spec = self._registry.spec(row.tool)
         if spec is not None:  # judged by the stricter of what it was when asked for and what it is now
-            spec = replace(spec, effect=max(spec.effect, row.effect, key=STRICTNESS.__getitem__))
+            spec = replace(spec, effect=max(spec.effect, row.effect, key=lambda effect: effect.rank))
         try:
             arguments, fault = parse_object(row.arguments), ""
         except NotJson as not_json:

@@ -31,6 +31,11 @@ class Effect(StrEnum):
     KEYED = "keyed"  # changes something, repeatable with our idempotency key
     ONCE = "once"  # changes something, not repeatable
 
+    @property
+    def rank(self) -> int:
+        """From what may be repeated freely to what may not at all."""
+        return list(Effect).index(self)
+
 
 class Permission(StrEnum):
     """How far a tool reaches, from little to much; rules bound it (R-07)."""
