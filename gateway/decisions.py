@@ -145,7 +145,9 @@ class Decisions:
         agent = self._agents.get(place.agent)
         if agent is None:
             raise UsageError(
-                f"there is no agent named {place.agent}", f"one of: {', '.join(sorted(self._agents))}"
+                f"there is no agent named {place.agent}",
+                f"one of: {', '.join(sorted(self._agents))}"
+                + ("" if self._settings.agents_dir else "; agents_dir is not set here"),
             )
         return freeze(agent, self._registry, self._settings, self._agents)
 
