@@ -364,7 +364,8 @@ async def test_a_certain_secret_is_hidden_also_from_who_decides(given: Any, show
 PIECES = st.sampled_from(
     ["token=", "password: ", "secret:", '"token": "', "Authorization: Bearer ", "bearer ", "basic ", "cookie: a=", "://u:", "@h",
      "sk-", "ghp_", "eyJ", "AKIA", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "hooks.slack.com/services/a/b/",
-     "a1b2c3d4", LETTERS, PEM_LINE, "\n", " ", "\t", "$(id)", "`id`", ";", "|", "&", "<", ">", "(", "[", "/", "./", "'", '"', "\\",
+     "a1b2c3d4", LETTERS, PEM_LINE, "token=a1b2c3d4", " sk-" + LETTERS, "Authorization: Bearer a1b2c3d4", "://u:p1@h", PEM,
+     "\n", " ", "\t", "$(id)", "`id`", ";", "|", "&", "<", ">", "(", "[", "/", "./", "'", '"', "\\",
      "=", ".", "-", "\u0130", "x"]
 )  # fmt: skip
 

@@ -54,6 +54,24 @@ async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_
     assert PASSWORD not in worker.log.read_text()
 
 
+@requirement("P131", "M-14")
+async def test_a_call_that_was_made_to_be_slow_to_mask_is_put_before_a_person_at_once_and_whole(
+    system: OpenSystem,
+) -> None:
+    content = "token=" * 40_000 + "("
+    s = await system(
+        scenario("go", step(("write_file", {"path": "x", "content": content})), step(text="done")),
+        policy={"ask": ["write_file"]},
+    )
+    await s.start_worker()
+    turn = await s.send("go")
+    (approval,) = await s.pending(turn)
+    assert approval.arguments == {"path": "x", "content": content}
+    await s.decide(approval.id)
+    assert (await s.ended(turn)).state == "completed"
+    assert (s.workdir / "x").read_text() == content
+
+
 @requirement("X-07")
 async def test_a_name_of_no_tool_that_is_a_secret_reaches_no_event_and_not_temporal(
     system: OpenSystem,
