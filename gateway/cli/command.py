@@ -1,6 +1,7 @@
 """Carries a command out: settings, log, signals and errors are the same for all of them."""
 
 import asyncio
+import os
 import secrets
 import shlex
 import signal
@@ -63,7 +64,7 @@ def guarded(work: "Callable[[Settings], int]", screen: Screen, home: Path | None
     try:
         loaded = settings.load(home)
         debug = verbose or loaded.log_level == "debug"
-        masking = telemetry.Masking((loaded.model_api_key.get_secret_value(),))
+        masking = telemetry.Masking(settings.held_secrets(loaded, os.environ))
         telemetry.configure("debug" if debug else "warning", masking, "cli")
         return work(loaded)
     except RoundturnError as fault:
