@@ -2,11 +2,12 @@
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from pydantic import BaseModel
@@ -22,8 +23,9 @@ from roundturn.face import findable
 from roundturn.jsontext import NotJson, parse_object
 from roundturn.ledger import FINAL, OpenCall
 from roundturn.registry import ToolRegistry
+from roundturn.rules import RuleContext, decide
 from roundturn.store import Store
-from roundturn.tool import AGENT, FINDABLE, Directive, Effect
+from roundturn.tool import AGENT, FINDABLE, MAY_FOLLOW, Directive, Effect, ToolSpec
 
 
 class ToolStep(BaseModel, frozen=True):
@@ -125,13 +127,16 @@ class ToolActivities:
             workdir=Path(opened.action_dir),
             visible_tool_names=snapshot.visible,
             unlisted=snapshot.unlisted,
-            deferred=snapshot.deferred,
-            metadata={AGENT: snapshot.agent, FINDABLE: partial(findable, snapshot, self._registry, rules)},
+            metadata={
+                AGENT: snapshot.agent,
+                FINDABLE: partial(findable, snapshot, self._registry, rules),
+                MAY_FOLLOW: partial(_not_denied, spec, rules),
+            },
             spec=spec,
             rules=rules,
             grant=grant,
             attempt=uuid.uuid4().hex,
-            may_have_run=row.effect is Effect.KEYED and activity.info().attempt > 1,
+            may_have_run=row.effect is Effect.KEYED and (activity.info().attempt > 1 or opened.cut_off),
         )
 
     async def _uninterrupted(self, ctx: CallContext) -> ToolExecutionResult:
@@ -153,6 +158,10 @@ class ToolActivities:
                 if why is not None and why.worker_shutdown:
                     raise shutting_down() from None
                 raise
+
+
+def _not_denied(spec: ToolSpec | None, rules: RuleContext, arguments: Mapping[str, Any]) -> bool:
+    return spec is not None and decide(spec, arguments, rules).effect != "deny"
 
 
 def _outcome(result: ToolExecutionResult) -> ToolOutcome:

@@ -14,6 +14,7 @@ from roundturn.face import freeze
 from roundturn.jsontext import NotJson, cut, dump, parse_object
 from roundturn.live_rules import NOTHING, LiveLayer
 from roundturn.message import AskedCall
+from roundturn.middleware.validation import with_defaults
 from roundturn.mode import RunMode
 from roundturn.registry import ToolRegistry, unknown_tool
 from roundturn.rules import Decision, Layer, Rule, decide, depends_on_arguments, entries_of
@@ -109,9 +110,9 @@ class Decisions:
         """A session's list is frozen before any call, and live rules only judge calls; a search asks them too."""
         frozen = snapshot.rules(entries_of(place.entry, int(place.delegated)), place.mode, place.workdir)
         now = self._live.over(frozen)
-        listed = decide(spec, None, now if spec.exposure == "deferred" else frozen).listed
-        if spec.reaches_deferred and not snapshot.deferred:
-            listed = False
+        shown = {tool["function"]["name"] for tool in snapshot.face(place.mode)}
+        is_found = spec.name in snapshot.deferred and decide(spec, None, now).listed
+        listed = spec.name in shown or is_found
         context = now if reads is None else now.reading(reads)
         decision = replace(decide(spec, arguments, context), listed=listed)
         if decision.effect != "deny" and spec.name not in (*snapshot.visible, *snapshot.unlisted):
@@ -130,7 +131,8 @@ class Decisions:
         assert tool is not None
         assert spec is not None
         try:
-            parsed = tool.input_model.model_validate_json(dump(parse_object(text)), strict=True)
+            sent = parse_object(text)
+            parsed = tool.input_model.model_validate_json(dump(sent), strict=True)
         except NotJson as fault:
             raise UsageError(
                 f"--args is not a JSON object: {fault}", """write it like --args '{"path": "a.txt"}'"""
@@ -139,7 +141,8 @@ class Decisions:
             first = fault.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "arguments"
             raise UsageError(f"--args does not fit {name}: {where}: {first['msg']}", _schema(spec)) from None
-        return parsed.model_dump(mode="json"), spec.may_only_read and tool.is_read_only(parsed)
+        filled = parsed.model_dump(mode="json", by_alias=True)
+        return with_defaults(sent, filled), spec.may_only_read and tool.is_read_only(parsed)
 
     def _snapshot(self, place: Place) -> Snapshot:
         agent = self._agents.get(place.agent)

@@ -1,13 +1,12 @@
 """An agent is a definition in a Markdown file: TOML front matter, then the prompt; a session works on a frozen copy."""
 
 import re
-import tomllib
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from roundturn.errors import ConfigurationError
-from roundturn.faults import first_fault, rule_at
+from roundturn.faults import first_fault, rule_at, toml
 from roundturn.mode import RunMode
 from roundturn.rules import Layer, Rule, RuleContext, check_ids, named
 
@@ -132,8 +131,8 @@ def parse_definition(text: str, source: str) -> AgentDefinition:
             f"begin the file with TOML between two lines of {FENCE}, then the prompt",
         )
     try:
-        written = tomllib.loads(match[1])
-    except tomllib.TOMLDecodeError as fault:
+        written = toml(match[1])
+    except ValueError as fault:
         raise ConfigurationError(f"{source}: the front matter is not TOML: {fault}") from None
     if "prompt" in written:
         raise ConfigurationError(f"{source}: the prompt is the text below the front matter, not a key in it")

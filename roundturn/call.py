@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from roundturn.ledger import CallRow
 from roundturn.rules import Decision, RuleContext
-from roundturn.tool import Directive, ToolResult, ToolSpec, directive_of
+from roundturn.tool import FINDABLE, Directive, ToolResult, ToolSpec, directive_of
 
 Status = Literal["completed", "denied", "suspended"]
 
@@ -31,8 +31,9 @@ class CallContext:
     """What every middleware sees (M-06); change it with `with_` and pass the copy to `next`.
 
     `arguments` is what the model sent, parsed; `arguments_error` says why it could not be parsed.
-    `unlisted`: names that may be called though they are not shown; `deferred`: those of them that search finds.
-    `parsed` is the validated input, set by the validation layer; `decision` is policy's word and `read_only` whether
+    `unlisted`: names that may be called though they are not shown.
+    `parsed` is the validated input and `sent` what it was made of, set by the validation layer, which adds the defaults
+    to `arguments`; `decision` is policy's word and `read_only` whether
     this call only reads, set by that layer. `grant` is the approval id that a person's yes left behind. `attempt`
     names this very try, unique over processes. `may_have_run`: an earlier try of a call that may be repeated was cut off.
     """
@@ -44,11 +45,11 @@ class CallContext:
     workdir: Path
     visible_tool_names: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
-    deferred: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     arguments_error: str = ""
     spec: ToolSpec | None = None
     parsed: BaseModel | None = None
+    sent: Mapping[str, Any] | None = None
     rules: RuleContext | None = None
     decision: Decision | None = None
     read_only: bool = False
@@ -59,12 +60,14 @@ class CallContext:
     @property
     def known_names(self) -> tuple[str, ...]:
         """What the model may be told of."""
-        return (*self.visible_tool_names, *self.deferred)
+        findable = self.metadata.get(FINDABLE)
+        return (*self.visible_tool_names, *(spec.name for spec in (findable() if findable else ())))
 
     def with_(self, **changes: Any) -> Self:
         return replace(self, **changes)
 
 
+MAY_HAVE_RUN = "may_have_run"  # of an attempt that asks a person: one before it was cut off
 OUTCOME_UNKNOWN = "outcome_unknown"  # it may have run; nobody can tell, and it is not run again
 
 

@@ -1,13 +1,13 @@
 """What is doubtful about rules: those that let more pass than they say, and those that nothing fits (P97, P128)."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from roundturn.glob import matches
 from roundturn.rules import ENTRIES, LOOSENING, Layer, Match, Rule, When
 from roundturn.runners import warn_about
-from roundturn.spelling import url_doubt
-from roundturn.tool import ToolSpec
+from roundturn.spelling import path_doubt, url_doubt
+from roundturn.tool import BY_NAME, ToolSpec
 
 
 def doubts(layer: Layer, specs: Sequence[ToolSpec], agents: Iterable[str] = ()) -> Iterator[str]:
@@ -34,8 +34,15 @@ def _about(rule: Rule, specs: Sequence[ToolSpec], agents: tuple[str, ...]) -> It
     for match in (rule.match, rule.except_):
         if match is not None and fitting:
             yield from _argument(match, fitting)
-    if rule.effect in LOOSENING and rule.match.argument is not None:
-        yield from _too_wide(rule.match.argument.name, rule.match.argument.glob, fitting)
+    argument = rule.match.argument
+    if argument is not None and argument.glob is not None:
+        kinds = {spec.argument_kinds.get(argument.name) for spec in fitting}
+        if "path" in kinds and (warning := path_doubt(argument.glob)):
+            yield warning
+        if rule.effect in LOOSENING:
+            yield from _too_wide(argument.glob, kinds)
+    if fitting and all(spec.name == BY_NAME for spec in fitting):
+        yield f"rules see the tool that {BY_NAME} is called for, and never the entry; name that tool"
     yield from _nowhere(rule.when, agents)
 
 
@@ -50,11 +57,10 @@ def _argument(match: Match, specs: Sequence[ToolSpec]) -> Iterator[str]:
         yield f"no tool that it fits has an argument {wanted!r}; {hint}"
 
 
-def _too_wide(name: str, glob: str | None, specs: Sequence[ToolSpec]) -> Iterator[str]:
-    kinds = {spec.argument_kinds.get(name) for spec in specs}
-    if glob is not None and "command" in kinds and (warning := warn_about(glob)):
+def _too_wide(glob: str, kinds: Collection[str | None]) -> Iterator[str]:
+    if "command" in kinds and (warning := warn_about(glob)):
         yield warning
-    if glob is not None and "url" in kinds and (warning := url_doubt(glob)):
+    if "url" in kinds and (warning := url_doubt(glob)):
         yield warning
 
 

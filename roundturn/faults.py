@@ -1,6 +1,7 @@
 """What is wrong with a record that a person wrote, in words that say what to write instead."""
 
 import difflib
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,14 @@ PARTS: Mapping[str, type[BaseModel]] = {
     "policy": Policy, "rules": Rule, "match": Match, "except": Match, "when": When, "argument": ArgumentMatch,
 }  # fmt: skip
 LISTS = frozenset({"tuple_type", "list_type"})
+
+
+def toml(text: str) -> dict[str, Any]:
+    """Raises `ValueError` with what is wrong, whatever it is."""
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def first_fault(fault: ValidationError, record: type[BaseModel]) -> tuple[str, str]:

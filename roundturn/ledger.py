@@ -79,6 +79,7 @@ class OpenCall:
     """All that running a call needs, read at one moment; `snapshot` is the digest of the session's.
 
     `may_begin`: its turn runs and no stop was accepted. `live`: the rules for all sessions, if there were ever some.
+    `cut_off`: an attempt that may be repeated ended before it could say whether it had run, and a person was asked then.
     """
 
     row: CallRow
@@ -90,3 +91,4 @@ class OpenCall:
     entries: tuple[str, ...]
     run_mode: RunMode
     live: LiveRulesRow | None
+    cut_off: bool = False

@@ -1,6 +1,5 @@
 """Live rules: a layer that an operator puts into force while sessions run, for all of them at once (R-18)."""
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ValidationError, model_validator
 
 from roundturn.errors import ConfigurationError
-from roundturn.faults import first_fault, rule_at
+from roundturn.faults import first_fault, rule_at, toml
 from roundturn.rules import Layer, Rule, RuleContext, check_ids
 
 MOST_BYTES = 64 * 1024  # of the stored text: every call of every session reads it
@@ -86,8 +85,8 @@ def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
     """Of a TOML file of `[[rules]]`. Raises `ConfigurationError` naming `source` and the place."""
     form = "write each rule as [[rules]] with id, effect and match; see docs/guides/tools.md"
     try:
-        written = tomllib.loads(text.removeprefix("\ufeff"))
-    except tomllib.TOMLDecodeError as fault:
+        written = toml(text)
+    except ValueError as fault:
         raise ConfigurationError(f"{source}: this is not TOML: {fault}", form) from None
     try:
         found = RuleSet.model_validate(written)

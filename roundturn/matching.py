@@ -1,7 +1,7 @@
 """Whether an argument is what a rule means, however it is spelt: commands are parsed, paths and addresses made plain."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -16,7 +16,7 @@ class ArgumentMatch(BaseModel, frozen=True, extra="forbid"):
 
     name: str = Field(min_length=1)
     glob: str | None = None
-    equals: str | int | float | bool | None = None
+    equals: str | int | Annotated[float, Field(allow_inf_nan=False)] | bool | None = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from pydantic_settings import (
 )
 
 from roundturn.errors import ConfigurationError
-from roundturn.faults import first_fault, rule_at
+from roundturn.faults import first_fault, rule_at, toml
 from roundturn.rules import Policy
 
 FILE_NAME = "roundturn.toml"
@@ -170,10 +169,10 @@ def _openai(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return toml(path.read_text())
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
+    except (OSError, ValueError) as fault:
         raise ConfigurationError(f"{path} cannot be read: {fault}") from None
 
 

@@ -17,14 +17,13 @@ class Shape(NamedTuple):
 
     `mark` is in small letters. The search is linear because `before` is bounded, `secret` takes back no long run
     (what follows is for `accept` to judge), and a run is judged once, by the first `before` that leads to it.
-    `parts`: only these of it are hidden. `back`: lines of base64 before it, as far as all is of these characters.
+    `back`: lines of base64 before it, as far as all is of these characters.
     """
 
     mark: str
     before: re.Pattern[str]
     secret: re.Pattern[str]
     accept: Accept
-    parts: re.Pattern[str] | None = None
     back: str = ""
 
 
@@ -56,10 +55,8 @@ def find(text: str, shapes: Iterable[Shape]) -> Iterator[Span | None]:
 
 
 def _hidden(text: str, shape: Shape, run: Span, judged: int) -> Iterator[Span]:
-    start, end = run
-    if shape.parts:
-        yield from (part.span() for part in shape.parts.finditer(text, start, end))
-    elif shape.back:
+    if shape.back:
+        start = run[0]
         lines = BASE64_LINE.search(text, judged + len(text[judged:start].rstrip(shape.back)), start)
         yield (lines.start() if lines else start), start
     else:
@@ -73,10 +70,6 @@ def _small(text: str) -> str:
 
 BASE64_LINE = re.compile(r"[A-Za-z0-9+/]{16}")
 MIXED = re.compile(r"(?=[^0-9]*+[0-9])[^A-Za-z]*+[A-Za-z]")  # begins what has a digit and a letter
-# What people judge is hidden only where it is made of these: no blank, no quote, no path, nothing that a shell or
-# another language would run; and where it ends as a word does.
-HARMLESS = re.compile(r"[A-Za-z0-9_+=.-]+")
-ENDS = frozenset(" \t\r\n\"'\\&;,)}]|<>")
 SCHEMES = frozenset({"bearer", "basic", "token", "digest", "apikey"})
 
 
@@ -89,12 +82,6 @@ def _likely(value: str, behind: str) -> bool:
     """In what a tool brings back, which may be somebody's program: what no word and no name of a variable is."""
     is_code = behind in ("(", "[") or value.startswith(("http://", "https://"))
     return len(value) >= 8 and not is_code and MIXED.match(value) is not None
-
-
-def certain(value: str, behind: str = "") -> bool:
-    """In what people judge."""
-    is_word = (behind == "" or behind in ENDS) and HARMLESS.fullmatch(value) is not None
-    return len(value) >= 8 and is_word and MIXED.match(value) is not None
 
 
 def _credentials(value: str, _behind: str) -> bool:
@@ -132,6 +119,15 @@ TOKENS = (
     ("npm_", r"[A-Za-z0-9]{30,}+"),
     ("hf_", r"[A-Za-z0-9]{24,}+"),  # Hugging Face
     ("dop_v1_", r"[a-f0-9]{32,}+"),  # DigitalOcean
+    ("GOCSPX-", r"[A-Za-z0-9_-]{20,}+"),  # Google's clients
+    ("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"),  # SendGrid
+    ("pypi-", r"[A-Za-z0-9_-]{32,}+"),
+    ("dckr_pat_", r"[A-Za-z0-9_-]{20,}+"),  # Docker
+    ("glsa_", r"[A-Za-z0-9_]{20,}+"),  # Grafana
+    ("shpat_", r"[a-f0-9]{20,}+"),  # Shopify
+    ("ATATT", r"[A-Za-z0-9_=-]{20,}+"),  # Atlassian
+    ("tskey-", r"[A-Za-z0-9-]{16,}+"),  # Tailscale
+    ("lin_api_", r"[A-Za-z0-9]{20,}+"),  # Linear
     ("AGE-SECRET-KEY-", r"[A-Z0-9]{20,}+"),
     ("eyJ", r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){0,3}"),  # JSON web tokens
 )
@@ -148,10 +144,6 @@ NAMES = (
 QUOTE = r"(?:\\{0,2}[\"'])?"
 GIVEN = rf"{QUOTE}\s{{0,64}}[=:]{{1,2}}>?\s{{0,64}}{QUOTE}"  # name=value, name: value, "name": "value"
 VALUE = r"(?!\$[A-Za-z_{(]|\*)(?:\\.|[^\s\\\"'`,;&(){}\[\]<>|])++"  # to the end of the unbroken run
-JOINED = (
-    rf"(?:{QUOTE}={{1,2}}{QUOTE}|\\{{0,2}}[\"'] ?: ?\\{{0,2}}[\"'])"  # no blank before the value, but in JSON
-)
-WORD = r"[A-Za-z0-9_+=-]++"
 SENT = r"[A-Za-z0-9._~+/=-]++"  # behind a scheme, in a header
 SCHEME = r"(?:bearer|basic|token|digest|apikey)"
 
@@ -210,15 +202,3 @@ def _wide(pairs: Accept, schemes: Accept) -> tuple[Shape, ...]:
 
 IN_LOGS = _wide(_plain, _credentials)
 IN_OUTPUT = _wide(_likely, _likely)
-# For what people judge: rather a secret than too little. Certain ones only, each of them one harmless word.
-IN_ARGUMENTS = (
-    *_tokens(r"A-Za-z0-9_./$~-", certain),
-    # of a private key the words between its slashes
-    Shape("-----begin ", re.compile(PEM), re.compile(PEM_LINES), _always,
-          parts=re.compile(r"(?<![A-Za-z0-9+=_.:,-])(?=[A-Za-z+=]*+[0-9])(?=[a-z0-9+=]*+[A-Z])[A-Za-z0-9+=]{16,}+(?![_.:,-])")),
-    Shape("authorization", _of(rf"authorization{QUOTE} ?: ?{QUOTE}{SCHEME} "), re.compile(r"[A-Za-z0-9_.+=-]++"), certain),
-    Shape("cookie", _of(r"cookie: ?[A-Za-z0-9_.-]{1,64}="), re.compile(WORD), certain),
-    Shape("hooks.slack.com", _of(r"hooks\.slack\.com/services/\w{1,64}/\w{1,64}/"), re.compile(r"[A-Za-z0-9]{8,}+"), certain),
-    Shape("://", re.compile(r"://[A-Za-z0-9_.~%-]{0,256}+:"), re.compile(HARMLESS.pattern + "+"), _userinfo),
-    *_named(JOINED, WORD, certain),
-)  # fmt: skip

@@ -23,7 +23,7 @@ def glob_fits(glob: str, text: str, exactly: bool) -> bool:
 def path_fits(wanted: str, text: str, workdir: str, exactly: bool, is_glob: bool) -> bool:
     """`workdir`: the action directory, which paths are relative to. A relative glob never loosens for a path outside."""
     path = _plain_path(text, workdir)
-    pattern = _below(wanted, workdir) if is_glob else _plain_path(wanted, workdir)
+    pattern = _plain_glob(wanted, workdir) if is_glob else _plain_path(wanted, workdir)
     if path is None or pattern is None or (path.startswith("/") and not pattern.startswith("/")):
         return not exactly
     if is_glob:
@@ -40,6 +40,18 @@ def _plain_path(text: str, workdir: str) -> str | None:
     if ".." in path.parts or text.startswith("~"):
         return None
     return _below(str(path), workdir)
+
+
+def _plain_glob(glob: str, workdir: str) -> str:
+    """As the paths that it is for; one that ends with a slash is for all below."""
+    return _below(str(PurePosixPath(glob + "*" * glob.endswith("/"))), workdir)
+
+
+def path_doubt(glob: str) -> str:
+    """Why no path fits a pattern; empty: some may."""
+    if ".." in PurePosixPath(glob).parts or glob.startswith("~"):
+        return f"the pattern {glob!r} goes up or to a home: no path fits it"
+    return ""
 
 
 def _below(text: str, workdir: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from roundturn.jsontext import whole_words
-from roundturn.shapes import IN_ARGUMENTS, IN_LOGS, IN_OUTPUT, WORK, Shape, Span, certain, find
+from roundturn.shapes import IN_LOGS, IN_OUTPUT, WORK, Shape, Span, find
 
 MASK = "***"
 # In what came back, and in what people judge: nothing else says that, so it is known when it is sent on, and counted.
@@ -54,22 +54,21 @@ class Masking:
         return await _with_breaths(self._masked(text, IN_OUTPUT, HIDDEN))
 
     async def arguments(self, value: Any) -> Any:
-        """A copy for people who decide by it: nothing is hidden that could be run or means something else.
+        """A copy for people who decide by it: only what this process itself holds is hidden.
 
-        `value` is JSON. The event loop goes on meanwhile.
+        Whatever else looks like a secret may be a program (`token=…; echo $token | base64 -d | sh`), and who decides must
+        see what would run. `value` is JSON. The event loop goes on meanwhile.
         """
         return await _with_breaths(self._judged(value))
 
-    def _judged(self, value: Any, name: str = "") -> Steps[Any]:
+    def _judged(self, value: Any) -> Steps[Any]:
         if isinstance(value, str):
-            if _is_secret(name, to_its_end=True) and certain(value):
-                return HIDDEN
-            return (yield from self._masked(value, IN_ARGUMENTS, HIDDEN))
+            return (yield from self._masked(value, (), HIDDEN))
         if isinstance(value, Mapping):
             items = []
             for key, item in value.items():
-                shown = yield from self._masked(key, IN_ARGUMENTS, HIDDEN)
-                items.append((shown, (yield from self._judged(item, key))))
+                shown = yield from self._masked(key, (), HIDDEN)
+                items.append((shown, (yield from self._judged(item))))
                 if len(items) % BREATH == 0:
                     yield
             return _named(items)
@@ -192,10 +191,8 @@ def _is_long_enough(secret: str) -> bool:
     return len(secret) >= (LONGEST_WORD if secret.isalpha() else SHORTEST_SECRET)
 
 
-def _is_secret(name: str, *, to_its_end: bool = False) -> bool:
-    """`to_its_end`: `access_token` is one, `token_amount` and `secret_path` are not."""
-    found = list(SECRET_NAMES.finditer(name[-LONGEST_NAME:]))
-    return bool(found) and (not to_its_end or name.endswith(found[-1][0]))
+def _is_secret(name: str) -> bool:
+    return SECRET_NAMES.search(name[-LONGEST_NAME:]) is not None
 
 
 def configure(level: str, masking: Masking, process: str) -> None:

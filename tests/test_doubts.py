@@ -21,6 +21,7 @@ KNOWN = [
     spec("bash", "command", "timeout_s", command="command"),
     spec("web_fetch", "url", "offset", url="url"),
     spec("read_file", "path", path="path"),
+    spec("call_tool_by_name", "name", "arguments"),
 ]
 AGENTS = ("assistant", "reviewer")
 
@@ -41,7 +42,9 @@ def told(**record: Any) -> list[str]:
         ({"match": {"category": "shel"}}, "no tool that is known here fits it"),
         ({"match": {"tags": "no-such"}}, "no tool that is known here fits it"),
         ({"match": {"name": "bash", "argument": {"name": "comand", "glob": "rm *"}}}, "no tool that it fits has an argument 'comand'; did you mean command?"),
-        ({"except": {"argument": {"name": "xyz", "glob": "rm *"}}}, "no tool that it fits has an argument 'xyz'; there are command, offset, path, timeout_s, url"),
+        ({"except": {"argument": {"name": "xyz", "glob": "rm *"}}}, "no tool that it fits has an argument 'xyz'; there are arguments, command, name, offset, path, timeout_s, url"),
+        ({"match": {"name": "read_file", "argument": {"name": "path", "glob": "../secrets/*"}}}, "goes up or to a home: no path fits it"),
+        ({"match": {"name": "call_tool_by_name"}}, "never the entry; name that tool"),
         ({"when": {"agent": "asistant"}}, "no agent is named 'asistant' (did you mean assistant?)"),
         ({"when": {"entry": ["cli", "clii"]}}, "no entry is called 'clii' (did you mean cli?); there are cli, library,"),
         ({"effect": "auto_approve", "match": {"name": "bash", "argument": {"name": "command", "glob": "python3 *"}}}, "python3 runs what it is given"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from roundturn.matching import ArgumentMatch
 from roundturn.rules import Decision, Layer, Rule, RuleContext, RuleEffect, decide
@@ -222,6 +223,13 @@ def test_a_command_in_a_list_of_objects_is_judged_too() -> None:
 def test_a_number_is_one_however_it_is_written(equals: Any, value: Any, same: bool) -> None:
     assert narrows(TOOL, {"n": value}, name="n", equals=equals) == same
     assert loosens(TOOL, {"n": value}, name="n", equals=equals) == same
+
+
+@requirement("P97")
+@pytest.mark.parametrize("equals", [float("nan"), float("inf")])
+def test_what_no_record_can_hold_is_refused(equals: float) -> None:
+    with pytest.raises(ValidationError):
+        ArgumentMatch(name="n", equals=equals)
 
 
 @requirement("P128")

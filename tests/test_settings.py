@@ -165,6 +165,8 @@ def test_a_misspelt_variable_is_told_what_it_may_be(monkeypatch: pytest.MonkeyPa
             r"except\.nam \(rule r\): there is no nam here; did you mean name\?",
         ),
         ('policy = "deny"\n', "setting policy"),
+        ("x = " + "[" * 5_000, "roundturn.toml cannot be read"),
+        ("max_steps = " + "9" * 5_000, "roundturn.toml cannot be read"),
         ("[tools]\nx = 1\n", "setting tools: there is no tools here"),
         ("max_steps = \n", "roundturn.toml cannot be read"),
         ("max_steps = -1\n", "setting max_steps"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 import time
@@ -296,7 +295,6 @@ def test_a_long_text_in_a_log_keeps_its_ends_and_no_half_of_a_secret() -> None:
     assert shown.endswith("\nValueError: the end")
 
 
-HARMLESS = "[A-Za-z0-9_+=.-]+"
 # What people judge, whole: each of these was hidden once, wholly or in part, or is like one that was.
 RUNNABLE: list[Any] = [
     "chmod +x payload.sh; token= ./payload.sh",
@@ -340,24 +338,21 @@ async def test_nothing_that_could_run_is_hidden_from_who_decides(arguments: Any)
     assert await masking.arguments({"x": arguments}) == {"x": arguments}
 
 
-@requirement("P131")
+@requirement("P131", "M-14")
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
         (f"echo {CANARY}", "echo [secret hidden]"),
-        ("TOKEN=a1b2c3d4 ./run --password='a1b2c3d4' x", "TOKEN=[secret hidden] ./run --password='[secret hidden]' x"),
-        ("curl 'http://x/?a=1&api_key=a1b2c3d4&b=2'", "curl 'http://x/?a=1&api_key=[secret hidden]&b=2'"),
-        ("curl -H 'Authorization: Bearer a1b2c3d4' x", "curl -H 'Authorization: Bearer [secret hidden]' x"),
-        ('{"token": "a1b2c3d4", \\"secret\\":\\"a1b2c3d4\\"}', '{"token": "[secret hidden]", \\"secret\\":\\"[secret hidden]\\"}'),
-        ("psql postgresql://me:hunter@host/db", "psql postgresql://me:[secret hidden]@host/db"),
-        (f"login sk-{LETTERS}; ls", "login [secret hidden]; ls"),
-        (f"login gh{'p'}_{LETTERS} && ls", "login [secret hidden] && ls"),
-        ({"access_token": "a1b2c3d4"}, {"access_token": "[secret hidden]"}),
-        ({f"sk-{LETTERS}": 1, f"sk-{LETTERS}2": "rm"}, {"[secret hidden]": 1, "[secret hidden] (2)": "rm"}),
-        (PEM, f"-----BEGIN PRIVATE KEY-----\n{HIDDEN}\n{HIDDEN}\nMzEfYyjiWA4R4/{HIDDEN}\n-----END PRIVATE KEY-----"),
+        ({CANARY: [CANARY]}, {"[secret hidden]": ["[secret hidden]"]}),
+        ("TOKEN=a1b2c3d4 ./run", "TOKEN=a1b2c3d4 ./run"),
+        (f"echo token={LETTERS}1 > x; cut -d= -f2- x | base64 -d | sh", f"echo token={LETTERS}1 > x; cut -d= -f2- x | base64 -d | sh"),
+        (f"./sk-{LETTERS}", f"./sk-{LETTERS}"),
+        ({"access_token": "a1b2c3d4"}, {"access_token": "a1b2c3d4"}),
+        (PEM, PEM),
     ],
 )  # fmt: skip
-async def test_a_certain_secret_is_hidden_also_from_who_decides(given: Any, shown: Any) -> None:
+async def test_who_decides_sees_all_but_what_the_process_itself_holds(given: Any, shown: Any) -> None:
+    """Whatever else looks like a secret may be a program."""
     assert await masking.arguments({"x": given}) == {"x": shown}
 
 
@@ -372,9 +367,8 @@ PIECES = st.sampled_from(
 
 @requirement("P131", "M-14")
 @given(st.lists(PIECES | st.text(max_size=3), max_size=20).map("".join))
-async def test_whatever_is_hidden_from_who_decides_is_made_of_harmless_characters(text: str) -> None:
-    shown = (await Masking().arguments({"x": text}))["x"]
-    assert re.fullmatch(HARMLESS.join(map(re.escape, shown.split(HIDDEN))), text, re.DOTALL)
+async def test_of_any_text_who_decides_sees_every_character(text: str) -> None:
+    assert await Masking().arguments({"x": text, text: 1}) == {"x": text, text: 1}
 
 
 HOSTILE = [
@@ -412,11 +406,10 @@ async def test_ten_thousand_names_are_masked_in_linear_time() -> None:
 @requirement("P131", "X-07")
 async def test_the_event_loop_goes_on_while_a_long_text_is_masked() -> None:
     text = "token=a1b2c3d4 " * 30_000
-    for mask in (masking.output, masking.arguments):
-        breaths = asyncio.create_task(count_breaths())
-        await mask(text)
-        breaths.cancel()
-        assert await breaths > len(text) / 15 / WORK / 2, "at least one in a few milliseconds"
+    breaths = asyncio.create_task(count_breaths())
+    await masking.output(text)
+    breaths.cancel()
+    assert await breaths > len(text) / 15 / WORK / 2, "at least one in a few milliseconds"
 
 
 async def count_breaths() -> int:

@@ -109,7 +109,8 @@ def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:
 def decides_about_tools(settings: Settings) -> tuple[Path, ...]:
     """What a worker reads at its start, wherever a session works: who may write it decides what it may do tomorrow."""
     here = (Path(FILE_NAME).absolute(),)
-    return here if settings.agents_dir is None else (*here, settings.agents_dir)
+    folder = settings.agents_dir
+    return here if folder is None else (*here, folder, *(path.resolve() for path in folder.glob("*.md")))
 
 
 def build_model(settings: Settings) -> ModelPort:

@@ -37,7 +37,9 @@ class Approval:
         bound = binding_digest(ctx)
         row = await self._granted(ctx, bound)
         if row is None:
-            sent = _sent(ctx)
+            sent = dict(
+                ctx.arguments if ctx.sent is None else ctx.sent
+            )  # without the defaults; the digest binds all
             if len(dump(sent).encode()) > MOST_BYTES:
                 return ToolExecutionResult.denied(TOO_LONG, "too_long_to_judge")
             question = self._question(ctx, decision, bound, await self._redact(sent))
@@ -74,8 +76,3 @@ class Approval:
             layer=decision.layer,
             reason=decision.reason,
         )
-
-
-def _sent(ctx: CallContext) -> dict[str, Any]:
-    """What the model wrote, without the defaults that validation added: a person reads this, the digest binds all."""
-    return ctx.parsed.model_dump(mode="json", exclude_unset=True) if ctx.parsed else dict(ctx.arguments)

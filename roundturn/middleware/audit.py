@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from roundturn.call import OUTCOME_UNKNOWN, Attempt, CallContext, Next, ToolExecutionResult
+from roundturn.call import MAY_HAVE_RUN, OUTCOME_UNKNOWN, Attempt, CallContext, Next, ToolExecutionResult
 from roundturn.errors import Unavailable
 from roundturn.ledger import FINAL, CallRow, Outcome
 from roundturn.store import Ledger, insist
@@ -33,7 +33,7 @@ class Audit:
         attempt = Attempt(
             id=ctx.attempt,
             status=result.status,
-            error_type=result.error_type,
+            error_type=MAY_HAVE_RUN if ctx.may_have_run and result.suspension else result.error_type,
             started_at=started,
             elapsed_ms=round((self._clock() - started).total_seconds() * 1000),
             grant=ctx.grant,

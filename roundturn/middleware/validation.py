@@ -1,5 +1,8 @@
 """Arguments are strict JSON that fits the tool's schema, or the tool never runs (P04, P06, P08)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import ValidationError
 
 from roundturn.call import CallContext, Next, ToolExecutionResult
@@ -35,8 +38,21 @@ class Validation:
             raise ToolFailed(
                 f"{_faults(fault)} The tool was not run. Schema: {_schema(spec)}", "invalid_arguments"
             ) from None
-        arguments = parsed.model_dump(mode="json")
-        return await next(ctx.with_(parsed=parsed, arguments=arguments, spec=spec))
+        # What was sent is what rules, people and the digest see, whatever the author's model would make of it; defaults beside.
+        filled = parsed.model_dump(mode="json", by_alias=True)
+        arguments = with_defaults(ctx.arguments, filled)
+        return await next(ctx.with_(parsed=parsed, arguments=arguments, sent=ctx.arguments, spec=spec))
+
+
+def with_defaults(sent: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {name: value for name, value in filled.items() if name not in sent}
+    for name, value in sent.items():
+        inner = filled.get(name)
+        if isinstance(value, Mapping) and isinstance(inner, Mapping):
+            merged[name] = with_defaults(value, inner)
+        else:
+            merged[name] = value
+    return merged
 
 
 def _schema(spec: ToolSpec) -> str:

@@ -59,6 +59,12 @@ class Bubblewrap:
         cwd = _directory(command.cwd)
         if any(path.is_relative_to(cwd) for path in self._outside):
             raise SandboxRefused(f"{cwd} cannot be an action directory: the store is in it")
+        for path in command.hidden:  # a command could put something else in the place of the link
+            for root in (cwd, command.cwd):
+                if path.is_relative_to(root) and (
+                    cwd / path.relative_to(root)
+                ).resolve() != cwd / path.relative_to(root):
+                    raise SandboxRefused(f"{path} is reached by a link in the action directory")
         bind = "--bind" if command.writable else "--ro-bind"
         argv = (
             *OUTSIDE,

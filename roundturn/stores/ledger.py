@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Row, bindparam, select, true, update
 
 from roundturn import ids
-from roundturn.call import Attempt
+from roundturn.call import MAY_HAVE_RUN, Attempt
 from roundturn.event import NewEvent
 from roundturn.jsontext import clean_text, recordable
 from roundturn.ledger import FINAL, CallRow, Claim, OpenCall, Outcome
@@ -30,7 +30,14 @@ ROW = select(tool_calls, (tool_calls.c.lease_until > now_ms()).label("lease_live
 )
 LOCKED = ROW.with_for_update(key_share=True)
 # With the rules for all sessions, which cost no statement of their own.
-OPEN = ROW.add_columns(*COLUMNS).outerjoin(live_rules, true())
+# And with whether an attempt that was cut off is known of from one that was only audited.
+CUT_OFF = (
+    select(attempts.c.id)
+    .where(attempts.c.call == tool_calls.c.id, attempts.c.error_type == MAY_HAVE_RUN)
+    .exists()
+    .label("cut_off")
+)
+OPEN = ROW.add_columns(*COLUMNS, CUT_OFF).outerjoin(live_rules, true())
 OF_CALL = tool_calls.update().where(tool_calls.c.id == bindparam("call"))
 LEASE = bindparam("lease_ms", type_=BigInteger())
 TAKE = OF_CALL.values(status="claimed", owner=bindparam("by"), lease_until=now_ms() + LEASE)
@@ -67,6 +74,7 @@ class SqlLedger:
             entries=entries_of(standing.entry, standing.depth),
             run_mode=standing.run_mode,
             live=live_row(row),
+            cut_off=bool(row.cut_off),
         )
 
     @writing

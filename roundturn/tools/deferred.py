@@ -9,7 +9,17 @@ from pydantic import BaseModel, Field, ValidationError
 
 from roundturn.errors import ToolFailed
 from roundturn.jsontext import NotJson, cut, dump, parse_object
-from roundturn.tool import FINDABLE, BaseTool, Effect, Permission, ToolContext, ToolResult, ToolSpec
+from roundturn.tool import (
+    BY_NAME,
+    FINDABLE,
+    FOCUS_ARGUMENT,
+    BaseTool,
+    Effect,
+    Permission,
+    ToolContext,
+    ToolResult,
+    ToolSpec,
+)
 
 MOST_FOUND = 10
 DESCRIPTION_BYTES = 1_000
@@ -104,7 +114,7 @@ class CallToolByName(BaseTool):
     The list that the model is given stays the same bytes, however many tools it finds (P92).
     """
 
-    name = "call_tool_by_name"
+    name = BY_NAME
     description = "Calls a tool that tool_search found."
     input_model = ByName
     effect = Effect.PURE
@@ -116,12 +126,14 @@ class CallToolByName(BaseTool):
 
     def stands_for(self, arguments: str) -> tuple[str, str] | None:
         try:
-            named = ByName.model_validate(parse_object(arguments), strict=True)
+            given = parse_object(arguments)
+            focus = {FOCUS_ARGUMENT: given.pop(FOCUS_ARGUMENT)} if FOCUS_ARGUMENT in given else {}
+            named = ByName.model_validate(given, strict=True)
         except (NotJson, ValidationError):
             return None  # the chain says what is wrong with it
         if named.name in (ToolSearch.name, self.name):
             return None
-        return named.name, dump(named.arguments)
+        return named.name, dump(focus | named.arguments)
 
     async def execute(self, arguments: ByName, context: ToolContext) -> ToolResult:
-        raise ToolFailed(f"{arguments.name} is in your list; call it directly", "not_deferred")
+        raise ToolFailed(f"Name a tool that tool_search shows; {arguments.name} is none", "not_deferred")

@@ -4,7 +4,7 @@ import asyncio
 import re
 import ssl
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,7 +71,7 @@ class Web:
         self._resolve = resolve
         self._why_not = why_not
 
-    async def get(self, address: str) -> Page | Elsewhere:
+    async def get(self, address: str, may_follow: Callable[[str], bool] | None = None) -> Page | Elsewhere:
         """Raises `ToolFailed`; the caller bounds the time, and its cancellation closes the connection."""
         url = addresses.parse(address)
         for _ in range(MAX_REDIRECTS + 1):
@@ -83,6 +83,8 @@ class Web:
             if not _same_site(url, target):
                 addresses.number_of(target, self._why_not)  # what leads inside is not even told
                 return Elsewhere(str(url), str(target))
+            if may_follow is not None and not may_follow(str(target)):
+                raise addresses.refused(f"{host_of(url)} redirects to what a rule denies")
             url = target
         raise ToolFailed(f"{host_of(url)} redirected more than {MAX_REDIRECTS} times", "redirects")
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from roundturn.errors import ToolFailed
 from roundturn.tool import (
     MAX_OUTPUT_BYTES,
+    MAY_FOLLOW,
     ArgumentKind,
     Asking,
     BaseTool,
@@ -73,7 +74,7 @@ class WebFetch(BaseTool):
         """Raises `ToolFailed`: `address_refused`, `not_found`, `connection_failed`, `timed_out`, `redirects`,
         `http_status`, `content_refused`, `broken_page`, `unreadable`, `past_end`, `busy`."""
         async with self._place():
-            found = await self._fetched(arguments.url)
+            found = await self._fetched(arguments, context)
             if isinstance(found, Elsewhere):
                 return ToolResult(output=_sent_on(found))
             part = Part(arguments.offset, MAX_OUTPUT_BYTES - FRAME_BYTES)
@@ -94,10 +95,13 @@ class WebFetch(BaseTool):
         finally:
             self._places.release()
 
-    async def _fetched(self, url: str) -> Page | Elsewhere:
+    async def _fetched(self, arguments: WebFetchInput, context: ToolContext) -> Page | Elsewhere:
+        """A rule that denies an address denies it too where a redirect leads there."""
+        judge = context.metadata.get(MAY_FOLLOW)
+        may_follow = (lambda url: judge({**arguments.model_dump(), "url": url})) if judge else None
         try:
             async with asyncio.timeout(FETCH_S):
-                return await self._web.get(url)
+                return await self._web.get(arguments.url, may_follow)
         except TimeoutError:
             raise ToolFailed(f"Not read: it took longer than {FETCH_S:g} s", "timed_out") from None
 

@@ -310,10 +310,11 @@ def test_the_states_that_can_be_asked_for_are_those_of_an_approval() -> None:
 
 @requirement("P131", "M-14")
 async def test_who_decides_is_told_in_how_many_places_a_secret_is_hidden(desk: OpenDesk) -> None:
-    command = "TOKEN=a1b2c3d4 ./payload.sh --password=e5f6g7h8; secret= ./other.sh"
+    key = "scripted-key"  # what the worker was given for its model
+    command = f"TOKEN={key} ./payload.sh --password={key}; secret=a1b2c3d4e5 ./other.sh"
     d = await desk(scenario("ship", step(("bash", {"command": command})), step(text="x")))
     row = await d.asked("ship it")
-    shown = "TOKEN=[secret hidden] ./payload.sh --password=[secret hidden]; secret= ./other.sh"
+    shown = command.replace(key, "[secret hidden]")
     document = (await d.roundturn("approvals", "show", row.id, "--json")).document
     assert (document["arguments"]["command"], document["hidden"]) == (shown, 2)
     terminal = Terminal(d, "approvals", "show", row.id)

@@ -3,13 +3,14 @@
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from roundturn.approval import binding_digest
 from roundturn.call import CallContext, ToolExecutionResult
 from roundturn.errors import ToolFailed
 from roundturn.middleware.validation import Validation
 from roundturn.registry import ToolRegistry
-from tests.middleware.scene import Bench, Change, Look, context, done
+from tests.middleware.scene import Bench, Change, Input, Look, context, done
 from tests.requirements import requirement
 
 
@@ -115,3 +116,42 @@ async def test_a_refused_value_is_not_echoed() -> None:
     with pytest.raises(ToolFailed) as refused:
         await passed_on({"text": "a", "count": "canary-secret"})
     assert "canary" not in refused.value.detail
+
+
+class Hiding(BaseModel):
+    """What an author's model may do to its own values."""
+
+    model_config = ConfigDict(extra="forbid")
+    target: str = Field(exclude=True)
+    secret: SecretStr
+    source: str = Field(alias="from")
+    more: int = 3
+    inner: Input = Input()
+
+
+class Hides(Change):
+    name = "hides"
+    input_model = Hiding
+
+
+@requirement("M-14", "M-25", "R-07")
+async def test_rules_people_and_the_digest_see_what_was_sent_whatever_the_model_makes_of_it() -> None:
+    sent = {"target": "ann", "secret": "hunter22", "from": "./a", "inner": {"count": 2}}
+    seen = await asked(Hides(), sent)
+    assert seen.arguments == {**sent, "more": 3, "inner": {"count": 2, "text": "none"}}
+    assert seen.sent == sent
+    other = await asked(Hides(), {**sent, "target": "EVIL"})
+    assert binding_digest(seen) != binding_digest(other)
+
+
+async def asked(tool: Change, arguments: dict[str, Any]) -> CallContext:
+    """The context as it leaves the validation."""
+    registry, found = ToolRegistry(), []
+    registry.register(tool)
+
+    async def kept(ctx: CallContext) -> ToolExecutionResult:
+        found.append(ctx)
+        return await done(ctx)
+
+    await Validation(registry)(context(tool.name, arguments), kept)
+    return found[0]

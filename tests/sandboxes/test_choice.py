@@ -129,3 +129,21 @@ def test_a_state_directory_that_was_moved_away_is_noticed(home: Path, tmp_path: 
     home.mkdir()
     with pytest.raises(SandboxRefused, match="not the one"):
         sandbox.confine(Command(("/bin/true",), tmp_path, {}))
+
+
+@requirement("X-12")
+def test_what_decides_about_tools_is_not_reached_by_a_link_that_a_command_could_replace(
+    home: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "conf").mkdir(parents=True)
+    (project / "conf" / "prod.toml").touch()
+    (project / "roundturn.toml").symlink_to("conf/prod.toml")
+    (project / "v1" / "agents").mkdir(parents=True)
+    (project / "current").symlink_to("v1")
+    sandbox = Bubblewrap(Path("/usr/bin/bwrap"), home)
+    for linked in (project / "roundturn.toml", project / "current" / "agents"):
+        with pytest.raises(SandboxRefused, match="reached by a link"):
+            sandbox.confine(Command(("/bin/true",), project, {}, hidden=(linked,)))
+    for plain in (project / "v1" / "agents", project / "absent.toml", tmp_path):
+        sandbox.confine(Command(("/bin/true",), project, {}, hidden=(plain,)))

@@ -122,6 +122,12 @@ def test_a_call_by_name_is_the_call_it_names_and_nothing_of_its_arguments_is_gue
 
 
 @requirement("T-26")
+def test_the_wish_for_a_summary_goes_with_the_call_that_is_meant(registry: ToolRegistry) -> None:
+    meant = registry.meant(asked('{"name": "far__tool", "arguments": {"a": 1}, "summary_focus": "totals"}'))
+    assert (meant.name, json.loads(meant.arguments)) == ("far__tool", {"summary_focus": "totals", "a": 1})
+
+
+@requirement("T-26")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -186,3 +186,25 @@ async def test_a_tool_that_is_found_by_search_is_left_out_and_denied_by_its_own_
     refused = await call(s, turn, "0.1")
     assert (refused.tool, *told(refused)) == ("archive_note", "denied", "stop", "live", "the disk is full")
     assert s.effects() == []
+
+
+@requirement("R-18", "M-15")
+async def test_a_keyed_call_that_was_cut_off_and_is_then_asked_about_and_refused_may_have_run(
+    system: OpenSystem,
+) -> None:
+    s = await system(
+        scenario("go", step(("note_keyed", {"text": "a", "gate": "open"})), step(text="{{results}}"))
+    )
+    worker = await s.start_worker()
+    turn = await s.send("go")
+    await until(s.effects, "the tool")
+    await set_(s, Rule(id="watch", effect="require_approval", match=Match(name=("note_keyed",))))
+    worker.kill()
+    await s.start_worker()
+    (asked,) = await s.pending(turn)
+    await s.decide(asked.id, "deny")
+    row = await s.ended(turn)
+    found = await call(s, turn, "0.0")
+    assert found.metadata["error_type"] == "outcome_unknown"
+    assert "not run" not in row.text
+    assert len(s.effects()) == 1

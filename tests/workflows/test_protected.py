@@ -17,7 +17,9 @@ async def test_settings_agents_and_store_in_the_action_directory_are_not_the_too
     project = tmp_path / "project"
     agents = project / "agents"
     agents.mkdir(parents=True)
-    (agents / "assistant.md").write_text(AGENT)
+    (project / "prompts").mkdir()
+    (project / "prompts" / "assistant.md").write_text(AGENT)
+    (agents / "assistant.md").symlink_to("../prompts/assistant.md")
     (project / "data").mkdir()
     s = await system(
         scenario(
@@ -27,6 +29,7 @@ async def test_settings_agents_and_store_in_the_action_directory_are_not_the_too
                 ("write_file", {"path": "ROUNDTURN.toml", "content": EVERYTHING}),
                 ("write_file", {"path": "agents/other.md", "content": AGENT}),
                 ("edit_file", {"path": "agents/assistant.md", "old": "Help.", "new": "Obey."}),
+                ("write_file", {"path": "prompts/assistant.md", "content": "mine now"}),
                 ("read_file", {"path": "data/rows.db"}),
                 ("write_file", {"path": "data/rows.db-wal", "content": "x"}),
                 ("list_files", {"path": "agents"}),
@@ -41,7 +44,7 @@ async def test_settings_agents_and_store_in_the_action_directory_are_not_the_too
     session = (await s.client.open_session("assistant", project)).id
     turn = await s.send("go", session)
     assert (await s.ended(turn)).state == "completed"
-    for index in range(7):
+    for index in range(8):
         row = await s.client.store.ledger.read(f"{turn}.0.{index}")
         assert row is not None
         assert row.metadata.get("error_type") == "path_refused", (index, row.output)

@@ -36,7 +36,7 @@ async def test_a_key_is_found_in_no_log_row_event_or_history(system: OpenSystem)
 
 
 @requirement("P131")
-async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_it_whole(
+async def test_a_secret_among_arguments_is_seen_by_who_decides_and_by_the_tool_and_by_no_log_or_event(
     system: OpenSystem,
 ) -> None:
     s = await system(
@@ -46,7 +46,7 @@ async def test_a_secret_named_argument_is_masked_for_people_while_the_tool_gets_
     worker = await s.start_worker()
     turn = await s.send("go")
     (approval,) = await s.pending(turn)
-    assert approval.arguments["text"] == "Authorization: Bearer [secret hidden]"
+    assert approval.arguments["text"] == f"Authorization: Bearer {PASSWORD}", "it may be a program"
     await s.decide(approval.id)
     await s.ended(turn)
     assert PASSWORD in s.effects()[0]
