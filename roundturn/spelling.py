@@ -4,6 +4,7 @@ For a rule that loosens (`exactly`) a spelling that could mean something else do
 that narrows any of the spellings is enough, and so is one that nobody can understand: it is better to refuse too much.
 """
 
+import re
 import unicodedata
 from pathlib import PurePosixPath
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
@@ -111,10 +112,10 @@ def _spellings(text: str, exactly: bool) -> set[str]:
 
 def _told(parts: SplitResult) -> tuple[str, ...]:
     """As it is asked; with hidden letters shown; and with doubled slashes as some servers take them."""
-    single = "/" + "/".join(part for part in parts.path.split("/") if part)
     plain = urlunsplit(parts)
-    once = urlunsplit(parts._replace(path=single + "/" * (parts.path.endswith("/") and single != "/")))
-    return (plain, unquote(plain), once, unquote(once))
+    paths = (parts.path, unquote(parts.path))
+    once = [urlunsplit(parts._replace(path=re.sub("/{2,}", "/", path))) for path in paths]
+    return (plain, unquote(plain), *once, *map(unquote, once))
 
 
 def _exact_url(text: str) -> SplitResult | None:
