@@ -23,7 +23,7 @@ from roundturn.face import findable
 from roundturn.jsontext import NotJson, parse_object
 from roundturn.ledger import FINAL, OpenCall
 from roundturn.registry import ToolRegistry
-from roundturn.rules import RuleContext, decide
+from roundturn.rules import STRICTNESS, RuleContext, decide
 from roundturn.store import Store
 from roundturn.tool import AGENT, FINDABLE, MAY_FOLLOW, Directive, Effect, ToolSpec
 
@@ -130,7 +130,7 @@ class ToolActivities:
             metadata={
                 AGENT: snapshot.agent,
                 FINDABLE: partial(findable, snapshot, self._registry, rules),
-                MAY_FOLLOW: partial(_not_denied, spec, rules),
+                MAY_FOLLOW: partial(_no_stricter, spec, rules, arguments),
             },
             spec=spec,
             rules=rules,
@@ -160,8 +160,14 @@ class ToolActivities:
                 raise
 
 
-def _not_denied(spec: ToolSpec | None, rules: RuleContext, arguments: Mapping[str, Any]) -> bool:
-    return spec is not None and decide(spec, arguments, rules).effect != "deny"
+def _no_stricter(
+    spec: ToolSpec | None, rules: RuleContext, asked: Mapping[str, Any], instead: Mapping[str, Any]
+) -> bool:
+    """Whether the rules say no more against other arguments than against those that were let pass."""
+    if spec is None:
+        return False
+    before, after = (STRICTNESS[decide(spec, each, rules).effect] for each in (asked, instead))
+    return after <= before
 
 
 def _outcome(result: ToolExecutionResult) -> ToolOutcome:

@@ -9,7 +9,6 @@ import statistics
 import tempfile
 import time
 import uuid
-from datetime import timedelta
 from pathlib import Path
 
 from benchmarks import task
@@ -29,7 +28,7 @@ from roundturn.store import Store, Taken
 from roundturn.stores import open_store
 from roundturn.stores.engine import Database
 from roundturn.stores.migrations import upgrade
-from worker.build import Additions, build_registry, masking, utc_now
+from worker.build import Additions, build_registry, install_chain, utc_now
 
 CALLS = 400  # of each kind, one after the other
 AGENT = parse_definition(task.DEFINITION, "bench.md")
@@ -84,7 +83,7 @@ async def _measured(settings: Settings, store: Store) -> tuple[list[float], list
     timed, floor = Timed(), ToolRegistry()
     for registry in (timed, floor):
         registry.register(task.Look())
-    _install(timed, settings, store)
+    install_chain(timed, settings, store)
     floor.use(Audit(store.ledger, utc_now))
     contexts = iter(await _contexts(whole, settings, store, 3 * CALLS))
     took: dict[ToolRegistry, list[float]] = {whole: [], timed: [], floor: []}
@@ -99,20 +98,6 @@ async def _measured(settings: Settings, store: Store) -> tuple[list[float], list
     spent = map(statistics.median, timed.spent_s)
     layers = dict(zip(middleware.ORDER, spent, strict=True))
     return took[whole], took[floor], layers
-
-
-def _install(registry: ToolRegistry, settings: Settings, store: Store) -> None:
-    """As `worker.build` does."""
-    middleware.install(
-        registry,
-        store,
-        approval_ttl=timedelta(seconds=settings.approval_ttl_s),
-        result_budget_bytes=settings.result_budget_bytes,
-        max_actions_per_hour=settings.max_actions_per_hour,
-        redact=masking(settings).value,
-        mask=masking(settings).output,
-        clock=utc_now,
-    )
 
 
 async def _contexts(

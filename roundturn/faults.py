@@ -55,14 +55,19 @@ def rule_at(place: str, records: Iterable[Any]) -> str:
     parts = place.split(".")
     if "rules" not in parts[:-1] or not parts[parts.index("rules") + 1].isdigit():
         return ""
-    for found in records:
-        for part in parts[: parts.index("rules") + 2]:
-            if isinstance(found, Mapping) and part in found:
-                found = found[part]  # noqa: PLW2901 - one step down
-            elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
-                found = found[int(part)]  # noqa: PLW2901
-            else:
-                found = None  # noqa: PLW2901
-        if isinstance(found, Mapping) and isinstance(found.get("id"), str):
-            return f" (rule {found['id']})"
-    return ""
+    way = parts[: parts.index("rules") + 2]
+    rules = (_at(record, way) for record in records)
+    names = (rule["id"] for rule in rules if isinstance(rule, Mapping) and isinstance(rule.get("id"), str))
+    return next((f" (rule {name})" for name in names), "")
+
+
+def _at(record: Any, way: list[str]) -> Any:
+    """None when it leads nowhere."""
+    if not way:
+        return record
+    first, *rest = way
+    if isinstance(record, Mapping):
+        return _at(record.get(first), rest)
+    if isinstance(record, list) and first.isdigit() and int(first) < len(record):
+        return _at(record[int(first)], rest)
+    return None

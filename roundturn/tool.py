@@ -132,9 +132,7 @@ class ToolResult(BaseModel, frozen=True):
 # the deferred tools that may be called there.
 AGENT = "agent"
 FINDABLE = "findable"
-MAY_FOLLOW = (
-    "may_follow"  # and one that says whether the rules would not deny the same call with other arguments
-)
+MAY_FOLLOW = "may_follow"  # and one: are the rules no stricter about the same call with other arguments?
 BY_NAME = "call_tool_by_name"
 FOCUS_ARGUMENT = "summary_focus"  # of any call; the chain takes it out, it is not the tool's
 DIRECTIVE = "directive"  # in the metadata of a result

@@ -87,6 +87,13 @@ def build_registry(
     registry = ToolRegistry(surroundings)
     for tool, origin in every_tool(store.runs, agents, sandbox, additions.tools):
         registry.register(tool, origin)
+    install_chain(registry, settings, store, additions.middleware)
+    return registry
+
+
+def install_chain(
+    registry: ToolRegistry, settings: Settings, store: Store, extra: Iterable[Middleware] = ()
+) -> None:
     middleware.install(
         registry,
         store,
@@ -96,9 +103,8 @@ def build_registry(
         redact=masking(settings).arguments,
         mask=masking(settings).output,
         clock=utc_now,
-        extra=additions.middleware,
+        extra=extra,
     )
-    return registry
 
 
 def protected_paths(home: Path, workdir: Path) -> tuple[Path, ...]:

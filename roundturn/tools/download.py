@@ -58,7 +58,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """`url` sends the reader on to `location`, on another site."""
+    """`url` sends the reader on to `location`, on another site or where the rules are stricter."""
 
     url: str
     location: str
@@ -84,7 +84,7 @@ class Web:
                 addresses.number_of(target, self._why_not)  # what leads inside is not even told
                 return Elsewhere(str(url), str(target))
             if may_follow is not None and not may_follow(str(target)):
-                raise addresses.refused(f"{host_of(url)} redirects to what a rule denies")
+                return Elsewhere(str(url), str(target))  # a call of its own, which the rules judge
             url = target
         raise ToolFailed(f"{host_of(url)} redirected more than {MAX_REDIRECTS} times", "redirects")
 

@@ -96,7 +96,7 @@ class WebFetch(BaseTool):
             self._places.release()
 
     async def _fetched(self, arguments: WebFetchInput, context: ToolContext) -> Page | Elsewhere:
-        """A rule that denies an address denies it too where a redirect leads there."""
+        """What was let pass is this address: where a redirect leads, the rules may be no stricter."""
         judge = context.metadata.get(MAY_FOLLOW)
         may_follow = (lambda url: judge({**arguments.model_dump(), "url": url})) if judge else None
         try:
@@ -109,7 +109,7 @@ class WebFetch(BaseTool):
 def _sent_on(found: Elsewhere) -> str:
     return "\n".join(
         [
-            f"Nothing was read: {_site(found.url)} redirects to another site.",
+            f"Nothing was read: {_site(found.url)} redirects elsewhere.",
             *_marked(found.url, found.location[: addresses.MAX_URL_CHARS]),
             "Call web_fetch with that address if you want it.",
         ]

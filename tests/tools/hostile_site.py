@@ -60,7 +60,7 @@ class Site:
 
     @property
     def paths(self) -> list[str]:
-        return [head.split(" ", 2)[1] for head in self.requests]
+        return [_path(head) for head in self.requests]
 
     def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._serving.add(task := asyncio.ensure_future(self._serve(reader, writer)))
@@ -81,10 +81,11 @@ class Site:
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            self.requests.append(head)
             self.asked.set()
             leaving = asyncio.create_task(self._leaves(reader))
-            answering = asyncio.create_task(self._answer(writer))
+            answering = asyncio.create_task(self._answer(_path(head), writer))
             try:
                 await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -96,9 +97,13 @@ class Site:
             await reader.read()
         self.left.set()
 
-    async def _answer(self, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, path: str, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
-            await self.answers[self.paths[-1]](writer)
+            await self.answers[path](writer)
+
+
+def _path(head: str) -> str:
+    return head.split(" ", 2)[1]
 
 
 @asynccontextmanager

@@ -217,7 +217,7 @@ async def test_where_one_address_takes_no_connection_the_next_is_asked(site: Sit
 
 
 @requirement("R-10", "X-03")
-async def test_a_rule_that_denies_an_address_denies_it_where_a_redirect_leads_there(site: Site) -> None:
+async def test_a_redirect_to_where_the_rules_are_stricter_is_told_and_not_followed(site: Site) -> None:
     site.answers["/go"] = redirect("/admin/keys")
     site.answers["/admin/keys"] = said(b"keys")
     judged: list[Mapping[str, Any]] = []
@@ -227,8 +227,8 @@ async def test_a_rule_that_denies_an_address_denies_it_where_a_redirect_leads_th
         return "/admin/" not in arguments["url"]
 
     context = ToolContext(Path("/"), "call", metadata={MAY_FOLLOW: judge})
-    with pytest.raises(ToolFailed, match="redirects to what a rule denies"):
-        await reader_of(site).execute(WebFetchInput(url=site.url("/go"), offset=0), context)
+    result = await reader_of(site).execute(WebFetchInput(url=site.url("/go"), offset=0), context)
+    assert inside(result.output) == site.url("/admin/keys")
     assert site.paths == ["/go"]
     assert judged == [{"url": site.url("/admin/keys"), "offset": 0}]
 
@@ -357,7 +357,7 @@ async def test_a_redirect_to_another_port_of_the_site_is_told_and_not_followed(
     site: Site, other: Site
 ) -> None:
     site.answers["/"] = redirect(other.url())
-    assert "redirects to another site" in (await fetch(reader_of(site, other), site.url())).output
+    assert "redirects elsewhere" in (await fetch(reader_of(site, other), site.url())).output
     assert other.requests == []
 
 

@@ -58,6 +58,30 @@ async def test_a_page_is_read_after_a_yes_or_under_a_rule_and_the_inside_never(s
         assert "127.0.0.1 is not a public address" in output
         assert (await told("1.1"))[1] == "approval_denied"
         output, _ = await told("1.2")
-        assert output.startswith(f"Nothing was read: site.example:{site.port} redirects to another site.")
+        assert output.startswith(f"Nothing was read: site.example:{site.port} redirects elsewhere.")
         assert f"\nhttp://elsewhere.example:{site.port}/docs/a\n" in output
         assert site.paths == [*before, "/docs/away"]
+
+
+@requirement("R-12", "X-03")
+async def test_a_redirect_does_not_carry_a_waiver_to_what_would_be_asked_about(system: OpenSystem) -> None:
+    """What a person or a rule let pass is one address; the server may not choose another one of its site."""
+    async with opened() as site:
+        site.answers["/open/go"] = redirect("/closed/keys")
+        site.answers["/open/near"] = redirect("/open/page")
+        site.answers["/open/page"] = said(b"two half hitches")
+        site.answers["/closed/keys"] = said(b"keys")
+        waived = {"name": "read_page", "argument": {"name": "url", "glob": site.url("/open/*")}}
+        s = await system(
+            scenario(
+                "go",
+                step(*(("read_page", {"url": site.url(f"/open/{name}")}) for name in ("go", "near"))),
+                step(text="{{results}}"),
+            ),
+            policy={"rules": [{"id": "open", "effect": "auto_approve", "match": waived}]},
+        )
+        await s.start_worker(TEST_SITE=str(site.port))
+        row = await s.ended(await s.send("go"))
+        assert "two half hitches" in row.text
+        assert f"\n{site.url('/closed/keys')}\n" in row.text, "it is told and may be asked for by itself"
+        assert "/closed/keys" not in site.paths
